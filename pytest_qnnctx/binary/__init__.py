@@ -1,0 +1,1 @@
+"""What a context binary says about itself."""

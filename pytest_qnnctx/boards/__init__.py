@@ -1,0 +1,1 @@
+"""Boards: the inventory (boards.yaml), transports, leases and staging."""

@@ -1,0 +1,1 @@
+"""One record per test, shown on the terminal, as JSON and in JUnit."""

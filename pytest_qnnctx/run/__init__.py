@@ -1,0 +1,1 @@
+"""Executing an Artifact on a leased board."""
