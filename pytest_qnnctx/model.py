@@ -124,7 +124,7 @@ class Provenance:
         """The inverse of :meth:`to_json`. Raises ``KeyError`` or ``TypeError`` on foreign data."""
         values = dict(data)
         if values.get("encodings") is not None:
-            use = {
+            use: dict[str, Any] = {
                 k: tuple(v) if isinstance(v, list) else v for k, v in values["encodings"].items()
             }
             values["encodings"] = EncodingsUse(**use)
