@@ -34,7 +34,8 @@ class BoardFacts:
     """What the board said of itself. None: it could not be read (a gate that needs it fails).
 
     ``emulated`` is True where the HTP is Qualcomm's emulator on the host: times taken there are
-    no hardware evidence. ``qnn_version`` is the runtime's ("2.51.0.260929181845").
+    no hardware evidence. ``qnn_version`` is the runtime's ("2.51.0.260929181845"); ``engine`` names
+    the whole runtime with versions.
     """
 
     machine: str
@@ -42,3 +43,4 @@ class BoardFacts:
     htp_arch: str | None
     soc: str | None
     qnn_version: str | None
+    engine: str = ""
