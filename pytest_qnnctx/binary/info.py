@@ -33,7 +33,8 @@ class TensorInfo:
 class GraphInfo:
     """One graph. None means that the binary (or the library at hand) does not say.
 
-    ``spill_fill_bytes`` is the spill/fill buffer in DDR; ``vtcm_bytes`` the VTCM of the graph blob.
+    ``spill_fill_bytes`` is the spill/fill buffer in DDR; ``vtcm_bytes`` the VTCM of the graph blob;
+    ``hvx_threads`` is 0 where the build left the number to the compiler.
     """
 
     name: str
@@ -50,8 +51,9 @@ class BinaryInfo:
     """A whole context binary.
 
     ``htp_arch`` ("v68"), ``soc`` ("QCS6490") and ``compiled_vtcm_bytes`` come from the compiler's
-    option string in the file; ``qnn_version`` ("2.51.0.260929181845") from its build id.
-    ``unknown`` maps each field that is None to the reason.
+    option string in the file; ``qnn_version`` ("2.51.0.260929181845") from its build id. The
+    architecture that the metadata gives (info V3) must agree with the option string's.
+    ``unknown`` maps each field that is None to the reason; a graph's as ``graphs[0].vtcm_bytes``.
     """
 
     sha256: str
@@ -65,5 +67,14 @@ class BinaryInfo:
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The form of ``qnnctx inspect --json``: builtin types only."""
-        return asdict(self)
+        """The form of ``qnnctx inspect --json``: strict JSON values only, lists for tuples."""
+        values: dict[str, Any] = _plain(asdict(self))
+        return values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
