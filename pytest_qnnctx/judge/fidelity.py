@@ -50,13 +50,16 @@ class OutputFidelity:
     problems: tuple[str, ...]
 
 
-def non_finite(outputs: Sequence[Mapping[str, Array]]) -> dict[str, list[int]]:
+def non_finite(
+    outputs: Sequence[Mapping[str, Array]], *, infinity_too: bool = True
+) -> dict[str, list[int]]:
     """The samples (by index) in which an output, by name, holds NaN or infinity."""
+    bad = (lambda values: ~np.isfinite(values)) if infinity_too else np.isnan
     found: dict[str, list[int]] = {}
     for index, sample in enumerate(outputs):
         for name, array in sample.items():
             values = np.asarray(array)
-            if values.dtype.kind not in "biu" and not np.isfinite(values).all():
+            if values.dtype.kind not in "biu" and bad(values).any():
                 found.setdefault(name, []).append(index)
     return found
 

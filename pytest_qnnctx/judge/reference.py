@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_qnnctx.errors import InfrastructureError, ProductFailure, UsageError
+from pytest_qnnctx.samples import samples_sha256
 
 if TYPE_CHECKING:
     from pytest_qnnctx.model import Array, Sample
@@ -28,22 +29,6 @@ _DTYPES = {
     "tensor(int64)": "int64", "tensor(uint8)": "uint8", "tensor(uint16)": "uint16",
     "tensor(uint32)": "uint32", "tensor(uint64)": "uint64", "tensor(bool)": "bool",
 }  # fmt: skip
-
-
-def samples_sha256(samples: Sequence[Sample]) -> str:
-    """A hash of names, types, shapes and values of all samples, in their order."""
-    import numpy as np
-
-    digest = hashlib.sha256()
-    for sample in samples:
-        for name in sorted(sample):
-            array = np.asarray(sample[name])
-            array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            head = json.dumps([name, array.dtype.str, list(array.shape)])
-            digest.update(f"{len(head)}:{head}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        digest.update(b"end of sample")
-    return digest.hexdigest()
 
 
 def reference_outputs(

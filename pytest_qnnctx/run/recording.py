@@ -12,7 +12,7 @@ import os
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,23 +21,10 @@ from pytest_qnnctx.boards.board import BoardFacts
 from pytest_qnnctx.boards.session import BoardSession
 from pytest_qnnctx.model import Artifact
 from pytest_qnnctx.run.runner import Runner, RunResult
+from pytest_qnnctx.samples import samples_sha256
 
 if TYPE_CHECKING:
-    from pytest_qnnctx.model import Array, Sample
-
-
-def samples_sha256(samples: Sequence[Mapping[str, Array]]) -> str:
-    """One hash over the names, types, shapes and bytes of all arrays, in order."""
-    import numpy as np
-
-    digest = hashlib.sha256()
-    for sample in samples:
-        for name in sorted(sample):
-            array = np.ascontiguousarray(sample[name])
-            digest.update(f"{name}|{array.dtype.str}|{array.shape}|".encode())
-            digest.update(array.data)
-        digest.update(b";")
-    return digest.hexdigest()
+    from pytest_qnnctx.model import Sample
 
 
 class RecordingRunner:

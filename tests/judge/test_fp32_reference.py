@@ -9,7 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from pytest_qnnctx.errors import InfrastructureError, ProductFailure, UsageError
-from pytest_qnnctx.judge.reference import reference_outputs, samples_sha256
+from pytest_qnnctx.judge.reference import reference_outputs
+from pytest_qnnctx.samples import samples_sha256
 
 
 def save(path, nodes, weights, *, elem=TensorProto.FLOAT, shape=(1, 4), out=TensorProto.FLOAT):

@@ -231,6 +231,14 @@ def test_without_a_reference_the_evidence_says_what_was_not_judged(seen, referen
     assert "it has a custom op" in verdict.evidence
 
 
+def test_nan_of_the_reference_is_no_evidence(seen, reference):
+    broken = each(reference, np.copy)
+    broken[3]["y"][0, 0] = math.nan
+    verdict = judged(seen(reference, broken))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "y (sample 3)" in verdict.evidence
+
+
 def test_infinity_of_the_reference_is_left_out(seen, reference):
     masked = each(reference, np.copy)
     for sample in masked:

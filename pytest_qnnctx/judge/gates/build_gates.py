@@ -43,9 +43,6 @@ class NoFp16:
         if floats := subjects(error, ("float_op",)):
             evidence = f"the compiler refuses {plural(len(floats), 'float op')}: {listed(floats)}"
             return answer.fails(len(floats), evidence, float_ops=floats)
-        if refused := subjects(error, ("unsupported_op",)):
-            evidence = f"the compiler refuses {plural(len(refused), 'op')}: {listed(refused)}"
-            return answer.fails(len(refused), evidence, unsupported_ops=refused)
         provenance = _provenance(measurements)
         if isinstance(provenance, str):
             return answer.unknown(provenance)

@@ -125,7 +125,9 @@ class Runtime:
         """Compare (major, minor) of the two versions."""
         binary, board = measurements.binary, measurements.board
         runtime = board.qnn_version if board is not None else None
-        answer = Answer(self.name, runtime, "QNN", on_emulator(measurements))
+        runtime_number = _major_minor(runtime)
+        limit = _dotted(runtime_number) if runtime_number else None
+        answer = Answer(self.name, limit, "QNN", on_emulator(measurements))
         if binary is None:
             return answer.unknown(not_taken(measurements, Need.BINARY, "binary"))
         built = binary.qnn_version
@@ -135,19 +137,21 @@ class Runtime:
             return answer.unknown(f"QNN version of the binary unknown: {why}")
         if board is None:
             return answer.unknown(not_taken(measurements, Need.BOARD, "board"), built)
-        runtime_number = _major_minor(runtime)
+        seen = {"binary": built, "runtime": runtime}
         if runtime_number is None:
             shown = "could not be read" if runtime is None else f"is no version: {runtime!r}"
-            return answer.unknown(f"QNN version of the board {shown}", built)
+            return answer.unknown(f"QNN version of the board {shown}", built, **seen)
         if built_number > runtime_number:
             return answer.fails(
-                built,
+                _dotted(built_number),
                 f"binary is of QNN {_dotted(built_number)}, the board's runtime is older: "
                 f"{_dotted(runtime_number)}",
+                **seen,
             )
         return answer.passes(
-            built,
-            f"binary is of QNN {_dotted(built_number)}, the runtime of {_dotted(runtime_number)}",
+            _dotted(built_number),
+            f"binary is of QNN {built}, the runtime of {runtime}",
+            **seen,
         )
 
 

@@ -55,6 +55,10 @@ class OutputsSane:
             why = outputs.reference_missing or "not taken"
             evidence = f"{plural(count, 'sample')} finite; scale not judged, no reference: {why}"
             return answer.passes("finite", evidence)
+        # Infinity may be meant there, as a mask that no quantized output can show; NaN never is.
+        if bad := non_finite(outputs.reference, infinity_too=False):
+            first = [f"{name} (sample {samples[0]})" for name, samples in bad.items()]
+            return answer.unknown(f"the FP32 reference itself has NaN in {listed(first)}")
         return _against_reference(answer, outputs, measurements.binary)
 
 

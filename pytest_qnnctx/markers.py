@@ -1,0 +1,161 @@
+"""From markers to plain data: which model a test is about and which gates it asks for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_qnnctx.errors import UsageError
+from pytest_qnnctx.judge.gate import Condition
+from pytest_qnnctx.model import Model
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_qnnctx.registry import Registry
+
+MODEL_MARKER = "qnn_model"
+MODEL_LINE = (
+    "qnn_model(path, *, encodings=None, calibration=None, name=None, input_shapes=None, "
+    "reference=None): the ONNX model that a test is about; paths are relative to the test's file, "
+    "then to the root. encodings: AIMET file. calibration: .npz, input list, or inputs. "
+    "input_shapes: fixes dynamic inputs. reference: the FP32 ONNX of a model that is quantized."
+)
+
+
+def marker_lines(registry: Registry) -> list[str]:
+    """A line of ``pytest --markers`` for each marker of ours."""
+    gates = [
+        f"{gate.signature}: {gate.help}" for gate in registry.gates.values() if not gate.always
+    ]
+    return [MODEL_LINE, *gates]
+
+
+def asks_for_gates(item: pytest.Item, registry: Registry) -> bool:
+    """Whether a marker on ``item`` asks for a gate."""
+    return any(mark.name in registry.gates for mark in item.iter_markers())
+
+
+def conditions_of(item: pytest.Item, registry: Registry) -> tuple[Condition, ...]:
+    """The gates of ``item``: those that are always on, and those that its markers ask for.
+
+    The marker nearest to the test wins where one gate is asked for twice; a gate with a metric can
+    be asked for once a metric. Raises UsageError that names test and marker.
+    """
+    from pytest_qnnctx.judge.metric_lookup import bind_metric
+
+    found: list[Condition] = []
+    for gate in registry.gates.values():
+        if gate.always:
+            found.append(Condition(gate, {}))
+            continue
+        seen: dict[object, Condition] = {}
+        for mark in item.iter_markers(gate.name):
+            metric: object = None
+            try:
+                limits = gate.limits(mark.args, mark.kwargs)
+                metric = limits.get("metric")
+                if "metric" in limits:
+                    limits = bind_metric(limits, registry.metrics)
+            except UsageError as error:
+                raise UsageError(
+                    f"{item.nodeid}: marker {gate.name}: {error.what}", next_step=error.next_step
+                ) from error
+            same = metric if isinstance(metric, str) else id(metric)
+            seen.setdefault(same, Condition(gate, limits))
+        found += seen.values()
+    return tuple(found)
+
+
+def check_model_marker(item: pytest.Item) -> None:
+    """Raise UsageError where the marker's arguments have no acceptable form."""
+    mark = item.get_closest_marker(MODEL_MARKER)
+    if mark is not None:
+        _arguments(item, mark)
+
+
+def model_of(item: pytest.Item, root: Path) -> Model:
+    """The Model that the marker ``qnn_model`` of ``item`` declares.
+
+    Raises UsageError where there is no marker or one of its files does not exist.
+    """
+    mark = item.get_closest_marker(MODEL_MARKER)
+    if mark is None:
+        raise UsageError(
+            f"{item.nodeid} does not say which model it is about",
+            next_step='mark it with @pytest.mark.qnn_model("model.onnx")',
+        )
+    given = _arguments(item, mark)
+    folders = (item.path.parent, root)
+
+    def file(what: str, value: Any) -> Path | None:
+        return None if value is None else _find(item, what, Path(value), folders)
+
+    calibration = given["calibration"]
+    if isinstance(calibration, str | Path):
+        calibration = file("calibration", calibration)
+    path = file("model", given["path"])
+    assert path is not None
+    return Model(
+        path=path,
+        name=given["name"] or "",
+        encodings=file("encodings", given["encodings"]),
+        calibration=calibration,
+        input_shapes={n: tuple(s) for n, s in (given["input_shapes"] or {}).items()},
+        reference=file("reference", given["reference"]),
+    )
+
+
+def _find(item: pytest.Item, what: str, path: Path, folders: Sequence[Path]) -> Path:
+    for folder in folders:
+        if (folder / path).is_file():
+            return folder / path
+    looked = " or ".join(dict.fromkeys(str(folder) for folder in folders))
+    raise UsageError(
+        f"{item.nodeid}: the {what} file '{path}' does not exist in {looked}",
+        next_step="correct the path in the marker qnn_model",
+    )
+
+
+def _declared(
+    path: Any,
+    *,
+    encodings: Any = None,
+    calibration: Any = None,
+    name: str | None = None,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    reference: Any = None,
+) -> dict[str, Any]:
+    return locals()
+
+
+def _arguments(item: pytest.Item, mark: pytest.Mark) -> dict[str, Any]:
+    where = f"{item.nodeid}: marker {MODEL_MARKER}"
+    try:
+        inspect.signature(_declared).bind(*mark.args, **mark.kwargs)
+    except TypeError as error:
+        raise UsageError(f"{where}: {error}", next_step=MODEL_LINE.partition(":")[0]) from error
+    given = _declared(*mark.args, **mark.kwargs)
+    for what in ("path", "encodings", "reference"):
+        value = given[what]
+        if not isinstance(value, str | Path) and (what == "path" or value is not None):
+            raise UsageError(f"{where}: {what} is no path: {value!r}")
+    if given["name"] is not None and not isinstance(given["name"], str):
+        raise UsageError(f"{where}: name is no text: {given['name']!r}")
+    shapes = given["input_shapes"]
+    if shapes is not None and not _are_shapes(shapes):
+        raise UsageError(
+            f'{where}: input_shapes is no mapping such as {{"x": (1, 3, 224, 224)}}: {shapes!r}'
+        )
+    return given
+
+
+def _are_shapes(shapes: Any) -> bool:
+    return isinstance(shapes, Mapping) and all(
+        isinstance(name, str)
+        and isinstance(shape, list | tuple)
+        and all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in shape)
+        for name, shape in shapes.items()
+    )

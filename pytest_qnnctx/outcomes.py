@@ -1,0 +1,97 @@
+"""What a test's end means: the report of one phase, sorted by who must act."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_qnnctx.errors import BuildFailed, InfrastructureError, ProductFailure, QnnctxError
+from pytest_qnnctx.fixtures import ACCEPTANCE, ARTIFACT, BOARD, NAMES
+from pytest_qnnctx.report.junit import junit_properties
+from pytest_qnnctx.report.record import Problem, TestRecord, artifact_json, gate_json
+
+if TYPE_CHECKING:
+    import pytest
+
+_LOG_LINES = 60
+
+
+def family_of(error: BaseException) -> str:
+    """product, infrastructure or usage; empty for an error that is not one of ours."""
+    if isinstance(error, InfrastructureError):
+        return "infrastructure"
+    if isinstance(error, ProductFailure):
+        return "product"
+    return "usage" if isinstance(error, QnnctxError) else ""
+
+
+def finish_report(
+    item: pytest.Item, error: BaseException | None, report: pytest.TestReport
+) -> None:
+    """Give ``report`` the family that its error has, and our record of the test.
+
+    A ProductFailure in a fixture is a failure of the test, as it would be in its body; an
+    InfrastructureError in the body is an error, as it would be in a fixture, and no xfail hides
+    it. Either is told in a sentence, with no traceback.
+    """
+    problem = None
+    if error is not None and (family := family_of(error)):
+        problem = Problem(family, str(error))
+        if family == "infrastructure":
+            report.outcome = "failed"
+            report.__dict__.pop("wasxfail", None)
+        if report.outcome == "failed":
+            report.longrepr = _told(item, error)
+            if isinstance(error, BuildFailed) and error.log:
+                tail = "\n".join(error.log.strip().splitlines()[-_LOG_LINES:])
+                report.sections.append(("compiler's log", tail))
+            if family == "product":
+                report.when = "call"
+            elif family == "infrastructure":
+                report.when = "setup"
+    elif error is not None:
+        problem = Problem("test", f"{type(error).__name__}: {error}")
+    if _is_last_word(item, report, error):
+        record = _record(item, report, problem)
+        # On the item: JUnit takes them from the last report, which is the teardown's.
+        item.user_properties.extend(junit_properties(record))
+        report.qnnctx = record.to_json()  # type: ignore[attr-defined]
+
+
+def _told(item: pytest.Item, error: BaseException) -> str:
+    """The error's sentence, after the line of the test that led to it."""
+    where = ""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(item.path):
+            where = f"{item.path.name}:{trace.tb_lineno}: "
+        trace = trace.tb_next
+    return f"{where}{error}"
+
+
+def _is_last_word(
+    item: pytest.Item, report: pytest.TestReport, error: BaseException | None
+) -> bool:
+    """Whether this phase decides the test, and the test is one of ours."""
+    ours = NAMES.intersection(getattr(item, "fixturenames", ()))
+    skipped = report.outcome == "skipped" and not hasattr(report, "wasxfail")
+    return bool(ours) and not skipped and (report.when == "call" or error is not None)
+
+
+def _record(item: pytest.Item, report: pytest.TestReport, problem: Problem | None) -> TestRecord:
+    acceptance = item.stash.get(ACCEPTANCE, None)
+    artifact = acceptance.measurements.artifact if acceptance else None
+    artifact = artifact or item.stash.get(ARTIFACT, None)
+    outcome = "passed"
+    if problem is not None:
+        outcome = "failed" if report.when == "call" else "error"
+    leased = item.stash.get(BOARD, None)
+    return TestRecord(
+        nodeid=item.nodeid,
+        outcome=outcome,
+        board=leased.name if leased else None,
+        emulated=leased.facts.emulated if leased else None,
+        model=acceptance.model.name if acceptance else None,
+        artifact=artifact_json(artifact) if artifact else None,
+        gates=tuple(gate_json(verdict) for verdict in acceptance.verdicts) if acceptance else (),
+        problem=problem,
+    )

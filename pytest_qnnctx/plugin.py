@@ -1,0 +1,216 @@
+"""pytest's hooks. They register and delegate; what is decided is decided elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_qnnctx import builtin, hookspecs
+from pytest_qnnctx.config import OPTIONS, Option, Settings, resolve
+from pytest_qnnctx.errors import InfrastructureError, UsageError
+from pytest_qnnctx.fixtures import (
+    ACCEPTANCE,
+    NAMES,
+    WORKBENCH,
+    _qnnctx_lease,
+    acceptance,
+    board,
+    context_binary,
+    qnn_model,
+    target,
+)
+from pytest_qnnctx.registry import Registry
+from pytest_qnnctx.workbench import Workbench
+
+if TYPE_CHECKING:
+    from pytest_qnnctx.tally import Tally
+
+__all__ = ["_qnnctx_lease", "acceptance", "board", "context_binary", "qnn_model", "target"]
+
+TALLY: pytest.StashKey[Tally] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Each option on the command line, with its twin in the ini file."""
+    group = parser.getgroup("qnnctx", "Qualcomm HTP context binaries (pytest-qnnctx)")
+    for option in OPTIONS:
+        text = f"{option.help} [{option.variable}]"
+        if option.metavar:
+            group.addoption(option.flag, dest=option.name, metavar=option.metavar, help=text)
+        else:
+            group.addoption(option.flag, dest=option.name, action="store_true", help=text)
+        parser.addini(option.name, option.help)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """What others may add."""
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Settings, markers, and the workbench, which opens nothing yet."""
+    from pytest_qnnctx.markers import marker_lines
+
+    config.pluginmanager.register(builtin, "qnnctx-builtin")
+    registry = Registry(config.hook)
+    for line in marker_lines(registry):
+        config.addinivalue_line("markers", line)
+    try:
+        settings = _settings(config)
+        config.stash[WORKBENCH] = workbench = Workbench(settings, registry, _Teller(config))
+        if settings.board is not None:
+            _ = workbench.boards  # a selector that selects nothing is told before anything runs
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    if not hasattr(config, "workerinput"):
+        from pytest_qnnctx.tally import Tally
+
+        config.stash[TALLY] = tally = Tally()
+        config.pluginmanager.register(_Listener(tally), "qnnctx-listener")
+
+
+class _Listener:
+    """Hears every report where they all arrive: on the controller."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._tally.add(report)
+
+
+def _settings(config: pytest.Config) -> Settings:
+    def command_line(option: Option) -> str | bool | None:
+        value: str | bool | None = config.getoption(option.name)
+        return value
+
+    def ini(option: Option) -> str:
+        return str(config.getini(option.name) or "")
+
+    return resolve(command_line, ini, config.rootpath, invoked_from=config.invocation_params.dir)
+
+
+class _Teller:
+    """Progress of long builds: a line on the terminal, in spite of pytest's capturing."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def __call__(self, line: str) -> None:
+        import sys
+
+        capture = self._config.pluginmanager.getplugin("capturemanager")
+        terminal = self._config.pluginmanager.getplugin("terminalreporter")
+        text = f"qnnctx: {line}"
+        with capture.global_and_fixture_disabled() if capture else _nothing():
+            if terminal is not None and not hasattr(self._config, "workerinput"):
+                terminal.ensure_newline()
+                terminal.write_line(text)
+                terminal.flush()
+            else:
+                print(text, file=sys.stderr, flush=True)
+
+
+def _nothing() -> Any:
+    from contextlib import nullcontext
+
+    return nullcontext()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str] | None:
+    """Which board, which target, which toolchain; nothing where the plugin is not used."""
+    workbench = config.stash[WORKBENCH]
+    if workbench.settings.board is None:
+        return None
+    from pytest_qnnctx.heading import header_lines
+
+    return header_lines(workbench)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Check the markers before anything runs; a gate's marker brings the acceptance with it."""
+    from pytest_qnnctx.markers import asks_for_gates, check_model_marker, conditions_of
+
+    registry = config.stash[WORKBENCH].registry
+    try:
+        for item in items:
+            check_model_marker(item)
+            if not asks_for_gates(item, registry):
+                continue
+            conditions_of(item, registry)
+            names = getattr(item, "fixturenames", None)
+            if names is None:
+                raise UsageError(f"{item.nodeid}: a gate's marker needs a test function")
+            if "acceptance" not in names:
+                names.append("acceptance")
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Remember what must have a result in the end."""
+    if TALLY in session.config.stash:
+        session.config.stash[TALLY].expect(item.nodeid for item in session.items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    """The same, where workers collect."""
+    node.config.stash[TALLY].expect(ids)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Judge what the test left unjudged; a verdict stands even where the test swallowed it."""
+    yield
+    made = item.stash.get(ACCEPTANCE, None)
+    if made is not None:
+        made.insist()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Sort the outcome by who must act."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    if NAMES.intersection(getattr(item, "fixturenames", ())):
+        from pytest_qnnctx.outcomes import finish_report
+
+        finish_report(item, call.excinfo.value if call.excinfo else None, report)
+    return report  # type: ignore[return-value]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """The exit status, and the JSON report."""
+    config = session.config
+    if TALLY not in config.stash or config.option.collectonly:
+        return
+    tally = config.stash[TALLY]
+    stopped = bool(session.shouldstop or session.shouldfail)
+    session.exitstatus = tally.exit_status(int(exitstatus), stopped=stopped)
+    settings = config.stash[WORKBENCH].settings
+    if settings.json is not None:
+        from pytest_qnnctx.heading import session_record
+        from pytest_qnnctx.report.json_report import report_json, write_json
+
+        record = session_record(config.stash[WORKBENCH], tally.records)
+        try:
+            write_json(settings.json, report_json(record, tally.records, session.exitstatus))
+        except InfrastructureError as error:
+            raise pytest.UsageError(str(error)) from None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The table, and what the two families of error and a missing result mean."""
+    config = terminalreporter.config
+    if TALLY not in config.stash or config.option.collectonly:
+        return
+    tally = config.stash[TALLY]
+    if tally.records or tally.missing:
+        from pytest_qnnctx.summary import write_summary
+
+        write_summary(terminalreporter, tally, config.stash[WORKBENCH].settings)

@@ -1,0 +1,99 @@
+"""Everything that was offered through the hooks, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from pytest_qnnctx.errors import InfrastructureError, UsageError
+
+if TYPE_CHECKING:
+    from pytest_qnnctx.boards.transport import TransportFactory
+    from pytest_qnnctx.build.toolchain import Toolchain
+    from pytest_qnnctx.judge.gate import Gate
+    from pytest_qnnctx.judge.metric import Metric
+    from pytest_qnnctx.run.runner import Runner
+
+
+class Registry:
+    """Looks names up among what the hooks offer; a later registration wins a name.
+
+    ``hook`` is the ``hook`` attribute of a pluggy manager that knows :mod:`.hookspecs`.
+    """
+
+    def __init__(self, hook: Any) -> None:
+        self._hook = hook
+
+    @cached_property
+    def gates(self) -> Mapping[str, Gate]:
+        """Gates by name, in the order in which they are judged and shown."""
+        return self._named(self._hook.pytest_qnnctx_gates())
+
+    @cached_property
+    def metrics(self) -> Mapping[str, Metric]:
+        """Task metrics by name."""
+        return self._named(self._hook.pytest_qnnctx_metrics())
+
+    @cached_property
+    def toolchains(self) -> Mapping[str, Toolchain]:
+        """Toolchains by name, best first."""
+        return self._named(self._hook.pytest_qnnctx_toolchains())
+
+    @cached_property
+    def _runners(self) -> Mapping[str, Runner]:
+        return self._named(self._hook.pytest_qnnctx_runners())
+
+    @cached_property
+    def _transports(self) -> Mapping[str, TransportFactory]:
+        merged: dict[str, TransportFactory] = {}
+        for offered in reversed(self._hook.pytest_qnnctx_transports()):
+            merged.update(offered)
+        return merged
+
+    @staticmethod
+    def _named(offers: list[Any]) -> dict[str, Any]:
+        """Pluggy calls the last registered first; the built-in ones were registered first."""
+        found: dict[str, Any] = {}
+        for offer in reversed(offers):
+            for thing in offer:
+                found[thing.name] = thing
+        return found
+
+    def transport(self, name: str) -> TransportFactory:
+        """Raises UsageError where no transport has that name."""
+        return _look_up("transport", name, self._transports)  # type: ignore[no-any-return]
+
+    def runner(self, name: str) -> Runner:
+        """Raises UsageError where no runner has that name."""
+        return _look_up("runner", name, self._runners)  # type: ignore[no-any-return]
+
+    def toolchain(self, name: str) -> tuple[Toolchain, str]:
+        """The toolchain called ``name`` and how it was chosen; ``auto`` takes the first at hand.
+
+        Raises UsageError for an unknown name, InfrastructureError where ``auto`` finds none.
+        """
+        if name != "auto":
+            return _look_up("toolchain", name, self.toolchains), f"asked for: {name}"
+        reasons = []
+        for candidate in self.toolchains.values():
+            try:
+                candidate.identify()
+            except InfrastructureError as error:
+                reasons.append(f"{candidate.name}: {error.what}")
+            else:
+                skipped = f"; not {'; not '.join(reasons)}" if reasons else ""
+                return candidate, f"auto: {candidate.name} is installed{skipped}"
+        raise InfrastructureError(
+            "no toolchain is at hand (" + "; ".join(reasons) + ")",
+            next_step="pip install 'pytest-qnnctx[sim]' brings Qualcomm's compiler from PyPI",
+        )
+
+
+def _look_up(kind: str, name: str, known: Mapping[str, Any]) -> Any:
+    if name in known:
+        return known[name]
+    close = get_close_matches(name, known, 1)
+    hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(sorted(known))}"
+    raise UsageError(f"there is no {kind} '{name}'", next_step=hint)

@@ -1,0 +1,53 @@
+"""The report as JSON, in the form of ``report.schema.json`` beside this file."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pytest_qnnctx.errors import InfrastructureError
+from pytest_qnnctx.report.record import SessionRecord, TestRecord, plain
+
+SCHEMA_VERSION = 1
+SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
+
+
+def report_json(
+    session: SessionRecord, tests: Iterable[TestRecord], exit_status: int
+) -> dict[str, Any]:
+    """The whole report as builtin types."""
+    shared = {**asdict(session), "exit_status": exit_status}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "session": plain(shared),
+        "tests": [plain(test.to_json()) for test in tests],
+    }
+
+
+def write_json(path: Path, report: dict[str, Any]) -> None:
+    """Write ``report`` so that ``path`` is whole or as it was.
+
+    Raises InfrastructureError where it cannot be written.
+    """
+    text = json.dumps(report, indent=2, allow_nan=False) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InfrastructureError(
+            f"the JSON report '{path}' could not be written: {error.strerror or error}",
+            next_step="choose another file with --qnnctx-json",
+        ) from error

@@ -1,0 +1,243 @@
+"""One session's tools: builds and reads each binary once, opens boards, knows the settings."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_qnnctx.errors import ProductFailure, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from pytest_qnnctx.binary.info import BinaryInfo
+    from pytest_qnnctx.boards.board import Board, BoardFacts
+    from pytest_qnnctx.boards.inventory import Inventory
+    from pytest_qnnctx.boards.session import BoardSession
+    from pytest_qnnctx.build.toolchain import Progress, Toolchain
+    from pytest_qnnctx.config import Settings
+    from pytest_qnnctx.model import Array, Artifact, Model, Target
+    from pytest_qnnctx.registry import Registry
+    from pytest_qnnctx.run.runner import Runner, RunResult
+
+#: A run of all samples that takes longer than this (seconds) counts as the board's failure.
+RUN_TIME_LIMIT_S = 1800.0
+
+
+class Workbench:
+    """Made once a process; nothing is opened, imported or built before it is asked for."""
+
+    def __init__(self, settings: Settings, registry: Registry, progress: Progress) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.progress = progress
+        self._artifacts: dict[tuple[str, ...], Artifact | ProductFailure] = {}
+        self._binaries: dict[str, BinaryInfo] = {}
+
+    @cached_property
+    def inventory(self) -> Inventory:
+        """All boards. Raises UsageError where boards.yaml is no good."""
+        from pytest_qnnctx.boards.inventory import load_inventory
+
+        return load_inventory(self.settings.boards_file)
+
+    @cached_property
+    def boards(self) -> tuple[Board, ...]:
+        """The selected boards. Raises UsageError where none is selected or they do not agree."""
+        from pytest_qnnctx.boards.selectors import select
+
+        if self.settings.board is None:
+            raise UsageError(
+                "no board was selected",
+                next_step="run pytest with --board qcs6490, or --board sim for the emulator",
+            )
+        boards = select(self.inventory, self.settings.board)
+        targets = {board.target for board in boards}
+        if len(targets) > 1:
+            listed = ", ".join(f"{board.name}: {board.target}" for board in boards)
+            raise UsageError(
+                f"--board {self.settings.board} selects boards of different targets ({listed})",
+                next_step="select by SoC or by name: one session judges for one target",
+            )
+        return boards
+
+    @cached_property
+    def target(self) -> Target:
+        """What is compiled for: the selected boards' SoC and architecture."""
+        return self.boards[0].target
+
+    @cached_property
+    def toolchain(self) -> tuple[Toolchain, str]:
+        """The toolchain, and how it was chosen."""
+        return self.registry.toolchain(self.settings.toolchain)
+
+    def artifact(self, model: Model, target: Target) -> Artifact:
+        """The context binary of ``model``, from the store or built.
+
+        A model that failed to build once fails again at once. Raises as
+        :func:`~pytest_qnnctx.build.builder.build_artifact` does.
+        """
+        from pytest_qnnctx.build.builder import build_artifact
+        from pytest_qnnctx.build.store import Store
+
+        known = (repr(model), str(target))
+        done = self._artifacts.get(known)
+        if done is None:
+            toolchain, choice = self.toolchain
+            try:
+                done = build_artifact(
+                    model,
+                    target,
+                    toolchain,
+                    Store(self.settings.cache_dir),
+                    progress=self.progress,
+                    choice=choice,
+                )
+            except ProductFailure as failure:
+                done = failure
+            self._artifacts[known] = done
+        if isinstance(done, ProductFailure):
+            raise done
+        return done
+
+    def read(self, artifact: Artifact) -> BinaryInfo:
+        """What the binary says of itself. Raises BinaryUnreadable."""
+        from pytest_qnnctx.binary.reader import read_binary
+
+        if artifact.sha256 not in self._binaries:
+            self._binaries[artifact.sha256] = read_binary(artifact.path)
+        return self._binaries[artifact.sha256]
+
+    def lease(self, note: str) -> LeasedBoard:
+        """Lease one of the selected boards, open it and find out what it is.
+
+        ``note`` tells others who holds it. Raises InfrastructureError where that fails.
+        """
+        from pytest_qnnctx.boards.session import open_any_session
+        from pytest_qnnctx.run.recording import RecordingRunner
+
+        session = open_any_session(
+            self.boards,
+            self.registry.transport,
+            lock_dir=_lease_dir(),
+            lease_timeout_s=self.settings.lease_timeout_s,
+            note=note,
+        )
+        try:
+            runner = self.registry.runner(session.board.runner)
+            facts = runner.probe(session)
+        except BaseException:
+            session.close()
+            raise
+        recorded = self.settings.cache_dir / "emulated"
+        recording = RecordingRunner(runner, facts, recorded, fresh=self.settings.fresh)
+        return LeasedBoard(session, recording, facts, self)
+
+
+@dataclass(frozen=True)
+class LeasedBoard:
+    """A board that is ours until it is closed; what the fixture ``board`` gives.
+
+    ``facts`` is what the board said of itself.
+    """
+
+    session: BoardSession
+    runner: Runner
+    facts: BoardFacts
+    workbench: Workbench
+
+    @property
+    def name(self) -> str:
+        """The board's name in boards.yaml, or ``sim``."""
+        return self.session.board.name
+
+    @property
+    def target(self) -> Target:
+        """Its SoC and architecture."""
+        return self.session.board.target
+
+    def run(
+        self,
+        context_binary: Artifact,
+        inputs: Mapping[str, Array] | Array,
+        *,
+        timeout_s: float = RUN_TIME_LIMIT_S,
+    ) -> dict[str, Array]:
+        """Run one inference and return its outputs by name, as float32 arrays.
+
+        ``inputs`` maps graph input names to arrays in the graph's shapes; a bare array is enough
+        for a graph with one input. Raises ProductFailure where the binary is for another
+        architecture, SoC or newer QNN than the board's (nothing is staged then) or is refused by
+        the runtime; UsageError where the inputs do not fit.
+        """
+        from pytest_qnnctx.dataset import as_sample
+
+        binary = self.workbench.read(context_binary)
+        self.check_identity(context_binary, binary)
+        sample = as_sample(inputs, binary, "inputs")
+        return self.execute(context_binary, binary, [sample], timeout_s=timeout_s).outputs[0]
+
+    def execute(
+        self,
+        artifact: Artifact,
+        binary: BinaryInfo,
+        samples: Sequence[Mapping[str, Array]],
+        *,
+        repeats: int = 1,
+        timeout_s: float = RUN_TIME_LIMIT_S,
+    ) -> RunResult:
+        """See :meth:`pytest_qnnctx.run.runner.Runner.execute`."""
+        return self.runner.execute(
+            self.session, artifact, binary, samples, repeats=repeats, timeout_s=timeout_s
+        )
+
+    def check_identity(self, artifact: Artifact, binary: BinaryInfo) -> None:
+        """Raise ProductFailure unless binary and board agree, by the gates that are always on."""
+        from pytest_qnnctx.judge.gate import Condition
+        from pytest_qnnctx.judge.judging import judge_all
+        from pytest_qnnctx.judge.measurements import Measurements
+        from pytest_qnnctx.judge.verdict import Outcome
+
+        gates = self.workbench.registry.gates.values()
+        known = Measurements(self.target, self.facts, artifact, binary=binary)
+        conditions = [Condition(gate, {}) for gate in gates if is_identity_gate(gate)]
+        refused = [v for v in judge_all(conditions, known) if v.outcome is not Outcome.PASS]
+        if refused:
+            reasons = "; ".join(f"{verdict.gate}: {verdict.evidence}" for verdict in refused)
+            raise ProductFailure(
+                f"{artifact.path.name} was not put on board {self.name}: {reasons}",
+                next_step="build it for this board's target, with a QNN that its runtime can read",
+            )
+
+    def close(self) -> None:
+        """End the lease."""
+        self.session.close()
+
+    def __enter__(self) -> LeasedBoard:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def is_identity_gate(gate: Any) -> bool:
+    """Whether an always-on gate can be judged before anything is run on the board."""
+    from pytest_qnnctx.judge.measurements import Need
+
+    return bool(gate.always) and Need.OUTPUTS not in gate.needs({})
+
+
+def _lease_dir() -> Path:
+    """One directory a user and host: sessions of all projects exclude each other from a board."""
+    return Path(tempfile.gettempdir()) / f"qnnctx-leases-{os.getuid()}"
