@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_qnnctx.errors import UsageError
-from pytest_qnnctx.judge.gate import Condition
-from pytest_qnnctx.model import Model
 
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_qnnctx.judge.gate import Condition
+    from pytest_qnnctx.model import Model
     from pytest_qnnctx.registry import Registry
 
 MODEL_MARKER = "qnn_model"
@@ -44,6 +44,7 @@ def conditions_of(item: pytest.Item, registry: Registry) -> tuple[Condition, ...
     The marker nearest to the test wins where one gate is asked for twice; a gate with a metric can
     be asked for once a metric. Raises UsageError that names test and marker.
     """
+    from pytest_qnnctx.judge.gate import Condition
     from pytest_qnnctx.judge.metric_lookup import bind_metric
 
     found: list[Condition] = []
@@ -81,6 +82,8 @@ def model_of(item: pytest.Item, root: Path) -> Model:
 
     Raises UsageError where there is no marker or one of its files does not exist.
     """
+    from pytest_qnnctx.model import Model
+
     mark = item.get_closest_marker(MODEL_MARKER)
     if mark is None:
         raise UsageError(

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+
+import pytest
 
 from pytest_qnnctx.errors import BuildFailed, InfrastructureError, ProductFailure, QnnctxError
 from pytest_qnnctx.fixtures import ACCEPTANCE, ARTIFACT, BOARD, NAMES
 from pytest_qnnctx.report.junit import junit_properties
 from pytest_qnnctx.report.record import Problem, TestRecord, artifact_json, gate_json
 
-if TYPE_CHECKING:
-    import pytest
-
 _LOG_LINES = 60
+
+
+class Outcomes:
+    """Hooks around the tests of a session that uses the plugin."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Judge what the test left unjudged; a verdict stands even where the test swallowed it."""
+        yield
+        made = item.stash.get(ACCEPTANCE, None)
+        if made is not None:
+            made.insist()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Sort the outcome by who must act."""
+        report = yield
+        if NAMES.intersection(getattr(item, "fixturenames", ())):
+            finish_report(item, call.excinfo.value if call.excinfo else None, report)
+        return report
 
 
 def family_of(error: BaseException) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pytest_qnnctx import builtin, hookspecs
 from pytest_qnnctx.config import OPTIONS, Option, Settings, resolve
-from pytest_qnnctx.errors import InfrastructureError, UsageError
+from pytest_qnnctx.errors import UsageError
 from pytest_qnnctx.fixtures import (
-    ACCEPTANCE,
     NAMES,
     WORKBENCH,
     _qnnctx_lease,
@@ -24,12 +22,7 @@ from pytest_qnnctx.fixtures import (
 from pytest_qnnctx.registry import Registry
 from pytest_qnnctx.workbench import Workbench
 
-if TYPE_CHECKING:
-    from pytest_qnnctx.tally import Tally
-
 __all__ = ["_qnnctx_lease", "acceptance", "board", "context_binary", "qnn_model", "target"]
-
-TALLY: pytest.StashKey[Tally] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,21 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
             _ = workbench.boards  # a selector that selects nothing is told before anything runs
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
-    if not hasattr(config, "workerinput"):
-        from pytest_qnnctx.tally import Tally
+    if not hasattr(config, "workerinput") and (settings.board or settings.json):
+        from pytest_qnnctx.account import Account
 
-        config.stash[TALLY] = tally = Tally()
-        config.pluginmanager.register(_Listener(tally), "qnnctx-listener")
-
-
-class _Listener:
-    """Hears every report where they all arrive: on the controller."""
-
-    def __init__(self, tally: Tally) -> None:
-        self._tally = tally
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._tally.add(report)
+        config.pluginmanager.register(Account(workbench), "qnnctx-account")
 
 
 def _settings(config: pytest.Config) -> Settings:
@@ -149,68 +131,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 names.append("acceptance")
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+    if any(NAMES.intersection(getattr(item, "fixturenames", ())) for item in items):
+        from pytest_qnnctx.outcomes import Outcomes
 
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Remember what must have a result in the end."""
-    if TALLY in session.config.stash:
-        session.config.stash[TALLY].expect(item.nodeid for item in session.items)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
-    """The same, where workers collect."""
-    node.config.stash[TALLY].expect(ids)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Judge what the test left unjudged; a verdict stands even where the test swallowed it."""
-    yield
-    made = item.stash.get(ACCEPTANCE, None)
-    if made is not None:
-        made.insist()
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Sort the outcome by who must act."""
-    report: pytest.TestReport = yield  # type: ignore[assignment]
-    if NAMES.intersection(getattr(item, "fixturenames", ())):
-        from pytest_qnnctx.outcomes import finish_report
-
-        finish_report(item, call.excinfo.value if call.excinfo else None, report)
-    return report  # type: ignore[return-value]
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """The exit status, and the JSON report."""
-    config = session.config
-    if TALLY not in config.stash or config.option.collectonly:
-        return
-    tally = config.stash[TALLY]
-    stopped = bool(session.shouldstop or session.shouldfail)
-    session.exitstatus = tally.exit_status(int(exitstatus), stopped=stopped)
-    settings = config.stash[WORKBENCH].settings
-    if settings.json is not None:
-        from pytest_qnnctx.heading import session_record
-        from pytest_qnnctx.report.json_report import report_json, write_json
-
-        record = session_record(config.stash[WORKBENCH], tally.records)
-        try:
-            write_json(settings.json, report_json(record, tally.records, session.exitstatus))
-        except InfrastructureError as error:
-            raise pytest.UsageError(str(error)) from None
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The table, and what the two families of error and a missing result mean."""
-    config = terminalreporter.config
-    if TALLY not in config.stash or config.option.collectonly:
-        return
-    tally = config.stash[TALLY]
-    if tally.records or tally.missing:
-        from pytest_qnnctx.summary import write_summary
-
-        write_summary(terminalreporter, tally, config.stash[WORKBENCH].settings)
+        config.pluginmanager.register(Outcomes(), "qnnctx-outcomes")

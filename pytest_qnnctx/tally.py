@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_qnnctx.report.record import TestRecord
-
 if TYPE_CHECKING:
     import pytest
+
+    from pytest_qnnctx.report.record import TestRecord
 
 #: Nothing failed but infrastructure. (Not among pytest's own, 0 to 6; EX_TEMPFAIL of sysexits.)
 EXIT_INFRASTRUCTURE = 75
@@ -36,6 +36,8 @@ class Tally:
         self.reported.add(report.nodeid)
         record = None
         if (data := getattr(report, "qnnctx", None)) is not None:
+            from pytest_qnnctx.report.record import TestRecord
+
             record = TestRecord.from_json(data)
             self.records.append(record)
         if report.failed:

@@ -22,8 +22,7 @@ def with_board(seen, **changes):
 
 
 @EACH
-def test_always_on_and_without_arguments(gate):
-    assert gate.always
+def test_no_arguments(gate):
     assert gate.needs({}) == {Need.BINARY, Need.BOARD}
     assert gate.limits((), {}) == {}
     with pytest.raises(UsageError):

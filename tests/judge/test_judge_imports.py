@@ -32,3 +32,17 @@ def test_gates_have_what_markers_show():
         "runtime",
         "outputs_sane",
     ]
+
+
+def test_a_listed_gate_says_what_its_rule_says():
+    for gate in BUILT_IN:
+        assert (gate.rule.name, gate.rule.signature) == (gate.name, gate.signature)
+
+
+def test_listing_the_gates_imports_no_rule():
+    code = (
+        "import sys\nfrom pytest_qnnctx.judge.gates import BUILT_IN\n"
+        "print(sorted(n for n in sys.modules if n.startswith('pytest_qnnctx.judge')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['pytest_qnnctx.judge', 'pytest_qnnctx.judge.gates']"

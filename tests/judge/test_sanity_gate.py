@@ -52,8 +52,7 @@ def quantize(array, step=STEP):
     return (np.round(array / step) * step).astype(np.float32)
 
 
-def test_always_on_and_without_arguments():
-    assert GATE.always
+def test_no_arguments():
     assert GATE.needs({}) == {Need.OUTPUTS}
     with pytest.raises(UsageError):
         GATE.limits((1,), {})

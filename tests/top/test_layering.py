@@ -23,11 +23,11 @@ LAYERS = (
     ("report",),
     ("registry", "builtin", "hookspecs", "dataset", "workbench", "observe", "acceptance"),
     ("heading", "doctor", "cli"),
-    ("markers", "fixtures", "outcomes", "tally", "summary", "plugin"),
+    ("markers", "fixtures", "outcomes", "tally", "summary", "account", "plugin"),
 )
 #: Copied to boards on its own, so it imports nothing of the rest.
 APART = "netrun"
-KNOWS_PYTEST = {"markers", "fixtures", "outcomes", "tally", "summary", "plugin"}
+KNOWS_PYTEST = {"markers", "fixtures", "outcomes", "tally", "summary", "account", "plugin"}
 
 
 def _imports(path: Path) -> set[str]:

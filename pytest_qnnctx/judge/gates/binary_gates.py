@@ -24,8 +24,6 @@ class SpillZero:
 
     name = "spill_zero"
     signature = "spill_zero"
-    help = "no graph spills to DDR within the VTCM that the part really has"
-    always = False
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """No arguments."""
@@ -91,8 +89,6 @@ class MaxVtcmMb:
 
     name = "max_vtcm_mb"
     signature = "max_vtcm_mb(mb)"
-    help = "the binary was compiled for at most this much VTCM, in MiB (1024 * 1024 bytes)"
-    always = False
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """``mb``, above 0."""
@@ -123,8 +119,6 @@ class MaxBinaryMb:
 
     name = "max_binary_mb"
     signature = "max_binary_mb(mb)"
-    help = "the context binary is at most this large, in MiB (1024 * 1024 bytes)"
-    always = False
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """``mb``, above 0."""

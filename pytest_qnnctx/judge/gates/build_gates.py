@@ -25,8 +25,6 @@ class NoFp16:
 
     name = "no_fp16"
     signature = "no_fp16"
-    help = "no op of the compiled graph computes in floating point"
-    always = False
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """No arguments."""
@@ -65,8 +63,6 @@ class NpuOnly:
 
     name = "npu_only"
     signature = "npu_only"
-    help = "every op of the model runs on the NPU, none on the CPU"
-    always = False
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """No arguments."""
@@ -105,8 +101,6 @@ class EncodingsApplied:
 
     name = "encodings_applied"
     signature = "encodings_applied"
-    help = "the compiled graph has the scales, offsets and widths of the encodings file"
-    always = False
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """No arguments."""

@@ -24,8 +24,6 @@ class HtpArch:
 
     name = "htp_arch"
     signature = "htp_arch"
-    help = "the binary is for the HTP architecture of the target and of the board (always on)"
-    always = True
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """No arguments."""
@@ -64,8 +62,6 @@ class Soc:
 
     name = "soc"
     signature = "soc"
-    help = "the binary is for the SoC of the target and of the board (always on)"
-    always = True
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """No arguments."""
@@ -110,8 +106,6 @@ class Runtime:
 
     name = "runtime"
     signature = "runtime"
-    help = "the board's QNN runtime is not older than the binary's QNN (always on)"
-    always = True
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """No arguments."""

@@ -44,8 +44,6 @@ class TaskMetric:
 
     name = "task_metric"
     signature = "task_metric(metric, *, min=None, max=None, max_drop=None, per_class_max_drop=None)"
-    help = "the task's own metric, absolute and against the FP32 model on the same inputs"
-    always = False
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """``metric`` (a name or a callable) and at least one finite limit; drops from 0 up."""

@@ -23,8 +23,6 @@ class OutputsSane:
 
     name = "outputs_sane"
     signature = "outputs_sane"
-    help = "outputs are finite, not stuck, and of the FP32 model's form and scale (always on)"
-    always = True
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """No arguments."""

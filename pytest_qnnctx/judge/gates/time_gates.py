@@ -25,8 +25,6 @@ class MaxLoadMs:
 
     name = "max_load_ms"
     signature = "max_load_ms(ms)"
-    help = "median time to load the context in a fresh process, in ms (sign test, 11 to 31 loads)"
-    always = False
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """``ms``, above 0."""
@@ -58,8 +56,6 @@ class MaxLatencyMs:
 
     name = "max_latency_ms"
     signature = "max_latency_ms(ms, percentile=50)"
-    help = "a percentile (default: the median) of the time of one inference, in ms"
-    always = False
 
     def limits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Limits:
         """``ms`` above 0, ``percentile`` between 0 and 100 (both excluded)."""
