@@ -38,8 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
-    """What others may add."""
+    """What others may add, and first of all what comes with the package: a later one wins."""
     pluginmanager.add_hookspecs(hookspecs)
+    pluginmanager.register(builtin, "qnnctx-builtin")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,7 +48,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Settings, markers, and the workbench, which opens nothing yet."""
     from pytest_qnnctx.markers import marker_lines
 
-    config.pluginmanager.register(builtin, "qnnctx-builtin")
     registry = Registry(config.hook)
     for line in marker_lines(registry):
         config.addinivalue_line("markers", line)

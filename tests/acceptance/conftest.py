@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,14 @@ import jsonschema
 import nets
 import pytest
 
+import pytest_qnnctx
 from pytest_qnnctx.report.json_report import SCHEMA_FILE
+
+# An inner session in this process forgets the modules that it was the first to import. All of ours
+# are imported here, so that no class of them exists twice.
+for _module in pkgutil.walk_packages(pytest_qnnctx.__path__, "pytest_qnnctx."):
+    if not _module.name.endswith("__main__"):
+        importlib.import_module(_module.name)
 
 #: A toolchain that is the real one, told another target or changed in its product afterwards, as a
 #: binary is that was built elsewhere with other options.

@@ -36,14 +36,30 @@ def classifier(*, swap: bool = False, gain: float = 1.0) -> onnx.ModelProto:
 
 
 def overflow() -> onnx.ModelProto:
-    """y = x * 300 * 300 - 1, beyond FP16's 65504 where x is near 1: ``x`` 1x3x8x8 -> ``y`` same."""
+    """y = (300 x) ** 4, far beyond what FP16 can hold: ``x`` 1x3x8x8 -> ``y`` the same.
+
+    The HTP does not give infinity there: it stops at 131008 (measured on v73's emulator).
+    """
     shape = [1, CLASSES, SIZE, SIZE]
     nodes = [
-        helper.make_node("Mul", ["x", "k"], ["m"], name="first"),
-        helper.make_node("Mul", ["m", "k"], ["n"], name="second"),
-        helper.make_node("Sub", ["n", "one"], ["y"], name="less"),
+        helper.make_node("Mul", ["x", "k"], ["a"], name="first"),
+        helper.make_node("Mul", ["a", "a"], ["b"], name="second"),
+        helper.make_node("Mul", ["b", "b"], ["y"], name="third"),
     ]
-    return _model(nodes, {"k": np.float32([300.0]), "one": np.float32([1.0])}, shape, shape)
+    return _model(nodes, {"k": np.float32([300.0])}, shape, shape)
+
+
+def nan_weight() -> onnx.ModelProto:
+    """A convolution with one NaN among its weights: ``x`` 1x3x8x8 -> ``y`` the same.
+
+    The HTP gives no NaN: it takes it for a large number, 98304 (measured on v73's emulator).
+    """
+    shape = [1, CLASSES, SIZE, SIZE]
+    weights = np.zeros((CLASSES, CLASSES, 3, 3), np.float32)
+    weights[0, 0, 0, 0] = np.nan
+    weights[1, 1, 1, 1] = 1
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="conv", pads=[1, 1, 1, 1])
+    return _model([node], {"w": weights}, shape, shape)
 
 
 def wide(channels: int = 64, side: int = 160) -> onnx.ModelProto:

@@ -310,14 +310,52 @@ def test_outputs_scaled_by_1000_fail_where_every_class_is_still_right(project):
     assert "reaches 708, FP32 only 0.708" in gate["evidence"]
 
 
+ALWAYS_RIGHT = "task_metric(lambda outputs, targets: 1.0, min=0.5)"
+
+
 def test_outputs_that_overflow_fp16_fail_whatever_the_metric_says(phone):
     phone.net("net", nets.overflow(), encoded=False)
-    body = 'acceptance.evaluate([({"x": image + 0.5}, 0) for image, _ in nets.images(3)])'
-    ran = phone.judge(FLOAT + "task_metric(lambda o, t: 1.0, min=0.5)", call=body, board="phone")
+    ran = phone.judge(FLOAT + ALWAYS_RIGHT, board="phone")
     gate = ran.gate("outputs_sane")
     assert gate["verdict"] == "fail"
-    assert "NaN" in gate["evidence"]
+    assert gate["measured"] < 0.001
     assert ran.result.ret == 1
+
+
+def test_nan_does_not_pass_where_the_htp_makes_a_number_of_it(phone):
+    phone.net("net", nets.nan_weight(), encoded=False)
+    ran = phone.judge(FLOAT + ALWAYS_RIGHT, board="phone")
+    gate = ran.gate("outputs_sane")
+    assert (gate["verdict"], gate["measured"]) == ("inconclusive", None)
+    assert "the FP32 reference itself has NaN in y" in gate["evidence"]
+    assert ran.result.ret == 1
+
+
+NAN_RUNNER = """
+from dataclasses import replace
+from pytest_qnnctx.run.netrun_runner import NetrunRunner
+
+class Broken(NetrunRunner):
+    \"\"\"The real runner on the real engine; one value is lost on the way back.\"\"\"
+
+    def execute(self, *args, **kwargs):
+        ran = super().execute(*args, **kwargs)
+        for sample in ran.outputs[-1:]:
+            sample["y"].flat[0] = float("nan")
+        return ran
+
+def pytest_qnnctx_runners():
+    return [Broken()]
+"""
+
+
+def test_nan_outputs_fail(classifier):
+    classifier.pytester.makeconftest(NAN_RUNNER)
+    own = f"--qnnctx-cache-dir={classifier.path / 'own'}"
+    ran = classifier.judge(ENCODED + ALWAYS_RIGHT, arguments=(own,))
+    gate = ran.gate("outputs_sane")
+    assert gate["verdict"] == "fail"
+    assert "NaN or infinity in y (sample 23)" in gate["evidence"]
 
 
 def test_a_truncated_binary_passes_nothing(classifier):
