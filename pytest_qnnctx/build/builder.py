@@ -1,0 +1,108 @@
+"""Building: from a Model and a Target to an Artifact in the store, with its provenance."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import platform
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pytest_qnnctx.build.content_key import content_key, file_sha256, hash_files
+from pytest_qnnctx.build.store import PROVENANCE_FILE, QUANTIZED_FILE, Store, binary_name
+from pytest_qnnctx.build.toolchain import BuildProduct, BuildRequest, Progress, Toolchain
+from pytest_qnnctx.model import Artifact, Model, Provenance, Target
+
+#: A build that takes longer than this (seconds) is given up.
+BUILD_TIME_LIMIT_S = 3600.0
+
+
+def build_artifact(
+    model: Model,
+    target: Target,
+    toolchain: Toolchain,
+    store: Store,
+    *,
+    progress: Progress,
+    choice: str = "",
+) -> Artifact:
+    """The artifact of ``model`` for ``target``: from the store, or built into it.
+
+    ``choice`` says how the toolchain was chosen and is kept in the provenance. Raises
+    ProductFailure (BuildFailed) where the model cannot be compiled, UsageError where one of its
+    files is not there, InfrastructureError where a tool, the store or the disk fails.
+    """
+    from pytest_qnnctx.build.calibration_inputs import calibration_sha256, materialise
+    from pytest_qnnctx.build.files import model_files
+
+    model = materialise(model)
+    files = hash_files(model_files(model))
+    identity = toolchain.identify()
+    options = toolchain.options(model, target)
+    calibration = None if model.calibration is None else calibration_sha256(model.calibration)
+    key = content_key(
+        model,
+        target,
+        identity,
+        file_hashes={role: entry["sha256"] for role, entry in files.items()},
+        options=options,
+        calibration=calibration,
+    )
+    if calibration is not None:
+        files.setdefault("calibration", {"name": "inputs", "sha256": calibration})
+
+    def build(workdir: Path) -> None:
+        scratch = workdir / "scratch"
+        scratch.mkdir()
+        started, began = time.monotonic(), datetime.now(UTC)
+        request = BuildRequest(model, target, scratch, BUILD_TIME_LIMIT_S)
+        product = toolchain.build(request, progress)
+        binary = workdir / binary_name(model.name, product.quantization, target.htp_arch)
+        product.binary.rename(binary)
+        _keep(product, workdir)
+        provenance = Provenance(
+            key=key,
+            model=model.name,
+            files=files,
+            target=asdict(target),
+            toolchain={**asdict(identity), "options": dict(options)},
+            quantization=product.quantization,
+            commands=product.commands,
+            built_at=began.isoformat(timespec="seconds"),
+            build_seconds=round(time.monotonic() - started, 3),
+            builder=_user(),
+            host=f"{platform.node()} ({platform.system()} {platform.machine()})",
+            float_ops=product.float_ops,
+            host_ops=product.host_ops,
+            encodings=product.encodings,
+            choice=choice,
+            sha256=file_sha256(binary),
+            size_bytes=binary.stat().st_size,
+        )
+        shutil.rmtree(scratch)
+        text = json.dumps(provenance.to_json(), indent=2, allow_nan=False)
+        (workdir / PROVENANCE_FILE).write_text(text + "\n")
+
+    return store.get_or_build(
+        key,
+        build,
+        on_wait=lambda: progress(f"waiting for another process that builds {model.name}"),
+    )
+
+
+def _keep(product: BuildProduct, workdir: Path) -> None:
+    """Move the files that outlive the build out of its scratch directory."""
+    names: Mapping[str, str] = {"quantized_model": QUANTIZED_FILE, "log": "build.log"}
+    for role, path in product.files.items():
+        path.rename(workdir / names.get(role, path.name))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no name for this user id, as in many containers
+        return "unknown"
