@@ -37,7 +37,7 @@ class Workbench:
         self.settings = settings
         self.registry = registry
         self.progress = progress
-        self._artifacts: dict[tuple[str, ...], Artifact | ProductFailure] = {}
+        self._refused: dict[str, ProductFailure] = {}
         self._binaries: dict[str, BinaryInfo] = {}
 
     @cached_property
@@ -86,25 +86,16 @@ class Workbench:
         from pytest_qnnctx.build.builder import build_artifact
         from pytest_qnnctx.build.store import Store
 
-        known = (repr(model), str(target))
-        done = self._artifacts.get(known)
-        if done is None:
-            toolchain, choice = self.toolchain
-            try:
-                done = build_artifact(
-                    model,
-                    target,
-                    toolchain,
-                    Store(self.settings.cache_dir),
-                    progress=self.progress,
-                    choice=choice,
-                )
-            except ProductFailure as failure:
-                done = failure
-            self._artifacts[known] = done
-        if isinstance(done, ProductFailure):
-            raise done
-        return done
+        toolchain, choice = self.toolchain
+        return build_artifact(
+            model,
+            target,
+            toolchain,
+            Store(self.settings.cache_dir),
+            progress=self.progress,
+            choice=choice,
+            refused=self._refused,
+        )
 
     def read(self, artifact: Artifact) -> BinaryInfo:
         """What the binary says of itself. Raises BinaryUnreadable."""

@@ -7,7 +7,7 @@ import json
 import platform
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from pytest_qnnctx.build.content_key import content_key, file_sha256, hash_files
 from pytest_qnnctx.build.store import PROVENANCE_FILE, QUANTIZED_FILE, Store, binary_name
 from pytest_qnnctx.build.toolchain import BuildProduct, BuildRequest, Progress, Toolchain
+from pytest_qnnctx.errors import ProductFailure
 from pytest_qnnctx.model import Artifact, Model, Provenance, Target
 
 #: A build that takes longer than this (seconds) is given up.
@@ -29,10 +30,12 @@ def build_artifact(
     *,
     progress: Progress,
     choice: str = "",
+    refused: MutableMapping[str, ProductFailure] | None = None,
 ) -> Artifact:
     """The artifact of ``model`` for ``target``: from the store, or built into it.
 
-    ``choice`` says how the toolchain was chosen and is kept in the provenance. Raises
+    ``choice`` says how the toolchain was chosen and is kept in the provenance. ``refused`` keeps,
+    by content key, what did not build, so that it is not tried again. Raises
     ProductFailure (BuildFailed) where the model cannot be compiled, UsageError where one of its
     files is not there, InfrastructureError where a tool, the store or the disk fails.
     """
@@ -52,6 +55,9 @@ def build_artifact(
         options=options,
         calibration=calibration,
     )
+    refused = {} if refused is None else refused
+    if key in refused:
+        raise refused[key]
     if calibration is not None:
         files.setdefault("calibration", {"name": "inputs", "sha256": calibration})
 
@@ -87,11 +93,15 @@ def build_artifact(
         text = json.dumps(provenance.to_json(), indent=2, allow_nan=False)
         (workdir / PROVENANCE_FILE).write_text(text + "\n")
 
-    return store.get_or_build(
-        key,
-        build,
-        on_wait=lambda: progress(f"waiting for another process that builds {model.name}"),
-    )
+    try:
+        return store.get_or_build(
+            key,
+            build,
+            on_wait=lambda: progress(f"waiting for another process that builds {model.name}"),
+        )
+    except ProductFailure as failure:
+        refused[key] = failure
+        raise
 
 
 def _keep(product: BuildProduct, workdir: Path) -> None:

@@ -90,6 +90,21 @@ def test_one_float_island_is_named_alone(tmp_path):
     assert not any("fc" in subject for subject in subjects)
 
 
+def test_what_was_refused_is_not_tried_again(tmp_path):
+    model, refused, store = Model(AIMET / "tiny.onnx"), {}, Store(tmp_path)
+
+    def attempt() -> None:
+        with pytest.raises(BuildFailed, match="tiny"):
+            build_artifact(
+                model, V68, OrtToolchain(), store, progress=lambda line: None, refused=refused
+            )
+
+    attempt()
+    shutil.rmtree(tmp_path / "building")
+    attempt()
+    assert not (tmp_path / "building").exists()
+
+
 def test_changed_weights_outside_the_onnx_change_the_key(tmp_path):
     for name in ("tiny.onnx", "aim_100.data", "tiny_1.0.0.encodings"):
         shutil.copy(AIMET / name, tmp_path)
