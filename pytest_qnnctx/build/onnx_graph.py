@@ -175,8 +175,11 @@ def quantized_names(path: Path) -> dict[str, tuple[str, ...]]:
     links: dict[str, set[str]] = {}
     for node in graph.node:
         if node.op_type in (_QUANTIZE, _DEQUANTIZE):
-            links.setdefault(node.input[0], set()).add(node.output[0])
-            links.setdefault(node.output[0], set()).add(node.input[0])
+            # The compiler names some quantized tensors by the node that makes them.
+            for one, other in ((node.input[0], node.output[0]), (node.output[0], node.name)):
+                if one and other:
+                    links.setdefault(one, set()).add(other)
+                    links.setdefault(other, set()).add(one)
     found = {}
     for name in links:
         seen, todo = {name}, [name]
