@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def write_summary(terminal: pytest.TerminalReporter, tally: Tally, settings: Settings) -> None:
     """Table, counts, and what to make of errors and of tests without a result."""
-    terminal.section("qnnctx: gates")
+    terminal.write_sep("=", "qnnctx: gates")
     for line in table_lines(tally.records, terminal._tw.fullwidth):
         if line.good is None:
             terminal.write_line(line.text, bold=True)

@@ -1,0 +1,67 @@
+"""Run what the README shows and put what it really prints there.
+
+    python scripts/update_readme.py
+
+Each block between ``<!-- printed: NAME -->`` and ``<!-- end -->`` is replaced by the output of one
+command, run in a copy of the quickstart. Only paths of the copy are changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = {
+    "quickstart": ["-m", "pytest", "conftest_examples/quickstart", "--board", "sim"],
+    "inspect": ["-m", "pytest_qnnctx.cli", "inspect", "BINARY"],
+}
+SHOWN = {"quickstart": None, "inspect": "$ qnnctx inspect digits_w8a8_v68.bin"}
+
+
+def printed(name: str, folder: Path) -> str:
+    """The output of one command, in ``folder``."""
+    (binary, *_) = [*folder.rglob("digits_w8a8_v68.bin"), Path("none")]
+    argv = [str(binary) if word == "BINARY" else word for word in COMMANDS[name]]
+    environ = {**os.environ, "COLUMNS": "110"}
+    done = subprocess.run(
+        [sys.executable, *argv],
+        check=False,
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        sys.exit(f"{name} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    text = done.stdout.replace(f"{binary.parent}/", "").replace(str(folder), "~/pytest-qnnctx")
+    # The plugins that happen to be installed are no part of what a reader should expect.
+    text = "".join(line for line in text.splitlines(True) if not line.startswith("plugins:"))
+    lines = [SHOWN[name]] if SHOWN[name] else []
+    return "\n".join([*lines, *(line.rstrip() for line in text.strip().splitlines())])
+
+
+def main() -> int:
+    """Replace each block."""
+    readme = ROOT / "README.md"
+    text = readme.read_text()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copied = folder / "conftest_examples" / "quickstart"
+        shutil.copytree(ROOT / "conftest_examples" / "quickstart", copied)
+        (folder / "pytest.ini").write_text("[pytest]\n")
+        for block in COMMANDS:
+            pattern = rf"(<!-- printed: {block} -->\n).*?(<!-- end -->)"
+            shown = f"```text\n{printed(block, folder)}\n```\n"
+            text = re.sub(pattern, lambda m, new=shown: m[1] + new + m[2], text, flags=re.DOTALL)
+    readme.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
