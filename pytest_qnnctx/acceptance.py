@@ -29,17 +29,25 @@ _NO_DATASET = "the test did not call acceptance.evaluate(dataset)"
 
 
 class GatesFailed(ProductFailure):
-    """At least one gate did not pass; ``verdicts`` has them all."""
+    """At least one gate did not pass; ``verdicts`` has them all.
 
-    def __init__(self, what: str, verdicts: Sequence[Verdict]) -> None:
+    ``build_error`` is what ended the build, where that is why.
+    """
+
+    def __init__(
+        self, what: str, verdicts: Sequence[Verdict], build_error: ProductFailure | None = None
+    ) -> None:
         super().__init__(what)
         self.verdicts = tuple(verdicts)
+        self.build_error = build_error
 
     def __str__(self) -> str:
         lines = [self.what]
         for verdict in self.verdicts:
             if verdict.outcome is not Outcome.PASS:
                 lines.append(f"  {verdict.gate}: {verdict.outcome}: {verdict.evidence}")
+        if self.build_error is not None:
+            lines += ["There is no binary to judge:", str(self.build_error)]
         return "\n".join(lines)
 
 
@@ -127,6 +135,7 @@ class Acceptance:
                 f"{self.model.name} is not acceptable{on} ({self.target}): {len(failed)} of "
                 f"{len(self.verdicts)} gates did not pass",
                 self.verdicts,
+                known.build_error,
             )
         return self.verdicts
 

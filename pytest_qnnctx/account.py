@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_qnnctx.errors import InfrastructureError
-from pytest_qnnctx.tally import Tally
+from pytest_qnnctx.tally import EXIT_MISSING, Tally
 
 if TYPE_CHECKING:
     from pytest_qnnctx.workbench import Workbench
@@ -23,6 +23,7 @@ class Account:
     def __init__(self, workbench: Workbench) -> None:
         self._workbench = workbench
         self._tally = Tally()
+        self._status = 0
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember what must have a result in the end."""
@@ -44,7 +45,8 @@ class Account:
         if session.config.option.collectonly:
             return
         stopped = bool(session.shouldstop or session.shouldfail)
-        session.exitstatus = self._tally.exit_status(int(exitstatus), stopped=stopped)
+        self._status = self._tally.exit_status(int(exitstatus), stopped=stopped)
+        session.exitstatus = self._status
         settings = self._workbench.settings
         if settings.json is None:
             return
@@ -54,7 +56,7 @@ class Account:
         records = self._tally.records
         whole = session_record(self._workbench, records)
         try:
-            write_json(settings.json, report_json(whole, records, session.exitstatus))
+            write_json(settings.json, report_json(whole, records, self._status))
         except InfrastructureError as error:
             raise pytest.UsageError(str(error)) from None
 
@@ -62,7 +64,12 @@ class Account:
         """The table, and what the families of error and a missing result mean."""
         if terminalreporter.config.option.collectonly:
             return
-        if self._tally.records or self._tally.missing:
+        if self._tally.records or self._status == EXIT_MISSING:
             from pytest_qnnctx.summary import write_summary
 
-            write_summary(terminalreporter, self._tally, self._workbench.settings)
+            write_summary(
+                terminalreporter,
+                self._tally,
+                self._workbench.settings,
+                missing=self._status == EXIT_MISSING,
+            )

@@ -62,8 +62,9 @@ def finish_report(
             report.__dict__.pop("wasxfail", None)
         if report.outcome == "failed":
             report.longrepr = _told(item, error)
-            if isinstance(error, BuildFailed) and error.log:
-                tail = "\n".join(error.log.strip().splitlines()[-_LOG_LINES:])
+            build = getattr(error, "build_error", error)
+            if isinstance(build, BuildFailed) and build.log:
+                tail = "\n".join(build.log.strip().splitlines()[-_LOG_LINES:])
                 report.sections.append(("compiler's log", tail))
             if family == "product":
                 report.when = "call"

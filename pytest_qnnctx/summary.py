@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from pytest_qnnctx.tally import Tally
 
 
-def write_summary(terminal: pytest.TerminalReporter, tally: Tally, settings: Settings) -> None:
-    """Table, counts, and what to make of errors and of tests without a result."""
+def write_summary(
+    terminal: pytest.TerminalReporter, tally: Tally, settings: Settings, *, missing: bool
+) -> None:
+    """Table, counts, and what to make of errors and (``missing``) of tests without a result."""
     terminal.write_sep("=", "qnnctx: gates")
     for line in table_lines(tally.records, terminal._tw.fullwidth):
         if line.good is None:
@@ -33,7 +35,7 @@ def write_summary(terminal: pytest.TerminalReporter, tally: Tally, settings: Set
             assert record.problem is not None
             first = record.problem.message.splitlines()[0]
             terminal.write_line(f"  {record.nodeid}: {first}", yellow=True)
-    if tally.missing:
+    if missing:
         terminal.write_line(
             f"{len(tally.missing)} collected tests have no result (exit status {EXIT_MISSING}): "
             + ", ".join(tally.missing[:5]),

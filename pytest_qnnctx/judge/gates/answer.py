@@ -90,7 +90,7 @@ def first_line(text: object) -> str:
 def not_taken(measurements: Measurements, need: Need, thing: str) -> str:
     """Why ``thing`` is not there to be judged, as a sentence."""
     if measurements.build_error is not None:
-        return f"the build failed: {first_line(measurements.build_error.what)}"
+        return "no usable binary was built"
     why = measurements.missing.get(need, "")
     return f"{thing}: {first_line(why)}" if why else f"{thing}: not taken"
 
