@@ -1,9 +1,10 @@
 """What is known of each SoC: the SDK's model number, HTP architecture, VTCM and float support.
 
-Sources: 93/v68/2 MB for QCS6490 and QCM6490 was measured with QNN 2.47 and 2.51 (the compiler's
-own option string); the other rows are public tables of projects that drive the SDK (ExecuTorch's
-``qc_schema.py``, LiteRT's ``soc_table.h``). The SDK's number is *not* the kernel's ``soc_id``
-(QCS6490: 93 against 498).
+Sources: 93 and v68 for QCS6490 and QCM6490 were measured with QNN 2.47 and 2.51, its 2 MB of VTCM
+with 2.51 (the option string where ``vtcm_mb`` is unset; 2.47 writes 4 MB there, which
+is no evidence of the part). The other rows are public tables of projects that drive the SDK
+(ExecuTorch's ``qc_schema.py``, LiteRT's ``soc_table.h``). The SDK's number is *not* the kernel's
+``soc_id`` (QCS6490: 93 against 498).
 """
 
 from __future__ import annotations
