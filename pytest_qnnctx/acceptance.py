@@ -10,7 +10,7 @@ from pytest_qnnctx.errors import InfrastructureError, ProductFailure, UsageError
 from pytest_qnnctx.judge.gate import Condition
 from pytest_qnnctx.judge.judging import judge_all
 from pytest_qnnctx.judge.measurements import Measurements, Need, Outputs
-from pytest_qnnctx.judge.verdict import Outcome, Verdict
+from pytest_qnnctx.judge.verdict import Outcome, Verdict, shown
 from pytest_qnnctx.observe import (
     RUN_NEEDS,
     observe_artifact,
@@ -45,10 +45,18 @@ class GatesFailed(ProductFailure):
         lines = [self.what]
         for verdict in self.verdicts:
             if verdict.outcome is not Outcome.PASS:
-                lines.append(f"  {verdict.gate}: {verdict.outcome}: {verdict.evidence}")
+                lines.append(f"  {_told(verdict)}")
         if self.build_error is not None:
             lines += ["There is no binary to judge:", str(self.build_error)]
         return "\n".join(lines)
+
+
+def _told(verdict: Verdict) -> str:
+    """One line: ``max_binary_mb: fail, 2.5 (limit 1 MiB): the binary is 2.5 MiB``."""
+    measured = "" if verdict.measured is None else f", {shown(verdict.measured)}"
+    limit = "" if verdict.limit is None else f" (limit {shown(verdict.limit)} {verdict.unit}"
+    closed = f"{limit.rstrip()})" if limit else ""
+    return f"{verdict.gate}: {verdict.outcome}{measured}{closed}: {verdict.evidence}"
 
 
 class Acceptance:

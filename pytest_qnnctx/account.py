@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_qnnctx.errors import InfrastructureError
-from pytest_qnnctx.tally import EXIT_MISSING, Tally
+from pytest_qnnctx.tally import EXIT_INFRASTRUCTURE, EXIT_MISSING, Tally
 
 if TYPE_CHECKING:
     from pytest_qnnctx.workbench import Workbench
@@ -24,6 +24,7 @@ class Account:
         self._workbench = workbench
         self._tally = Tally()
         self._status = 0
+        self._unwritten = ""
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember what must have a result in the end."""
@@ -42,7 +43,7 @@ class Account:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """The exit status, and the JSON report."""
-        if session.config.option.collectonly:
+        if not _runs_tests(session.config):
             return
         stopped = bool(session.shouldstop or session.shouldfail)
         self._status = self._tally.exit_status(int(exitstatus), stopped=stopped)
@@ -58,12 +59,15 @@ class Account:
         try:
             write_json(settings.json, report_json(whole, records, self._status))
         except InfrastructureError as error:
-            raise pytest.UsageError(str(error)) from None
+            self._unwritten = str(error)
+            session.exitstatus = self._status = self._status or EXIT_INFRASTRUCTURE
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The table, and what the families of error and a missing result mean."""
-        if terminalreporter.config.option.collectonly:
+        if not _runs_tests(terminalreporter.config):
             return
+        if self._unwritten:
+            terminalreporter.write_line(f"ERROR: {self._unwritten}", red=True)
         if self._tally.records or self._status == EXIT_MISSING:
             from pytest_qnnctx.summary import write_summary
 
@@ -73,3 +77,9 @@ class Account:
                 self._workbench.settings,
                 missing=self._status == EXIT_MISSING,
             )
+
+
+def _runs_tests(config: pytest.Config) -> bool:
+    """Whether this session is meant to run what it collects."""
+    shows = ("collectonly", "show_fixtures_per_test", "showfixtures", "setupplan")
+    return not any(getattr(config.option, name, False) for name in shows)

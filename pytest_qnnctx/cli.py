@@ -27,6 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command(arguments)
     except QnnctxError as error:
+        log = getattr(error, "log", "")
+        if log and not error.findings:
+            print(log.strip(), file=sys.stderr)
         print(f"qnnctx: {error}", file=sys.stderr)
         return _exit_status(error)
     except BrokenPipeError:
@@ -112,7 +115,17 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         value: str | bool | None = getattr(arguments, option.name, None)
         return value
 
-    return resolve(command_line, lambda option: "", Path.cwd())
+    return resolve(command_line, lambda option: "", _root())
+
+
+def _root() -> Path:
+    """The project's root, as pytest would find it: where its configuration or .git is."""
+    here = Path.cwd()
+    marks = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "boards.yaml", ".git")
+    for folder in (here, *here.parents):
+        if any((folder / mark).exists() for mark in marks):
+            return folder
+    return here
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
@@ -157,12 +170,16 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _boards(arguments: argparse.Namespace) -> int:
-    inventory = _workbench(arguments).inventory
+    workbench = _workbench(arguments)
+    inventory = workbench.inventory
+    registry = workbench.registry
     rows = [("name", "SoC", "HTP", "VTCM", "transport", "runner", "tags")]
     for board in inventory.boards:
         vtcm = f"{board.target.vtcm_mb} MB" if board.target.vtcm_mb else "unknown"
         target = board.target
-        place = (board.transport, board.runner, ",".join(board.tags))
+        known = board.transport in registry.transports
+        transport = board.transport if known else f"{board.transport} (not in this version)"
+        place = (transport, board.runner, ",".join(board.tags))
         rows.append((board.name, target.soc, target.htp_arch, vtcm, *place))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:

@@ -63,7 +63,11 @@ def _system_library() -> str:
 def _boards(workbench: Workbench) -> str:
     inventory = workbench.inventory
     source = inventory.source or "none"
-    return f"{source}: {', '.join(board.name for board in inventory.boards)}"
+    named = []
+    for board in inventory.boards:
+        known = board.transport in workbench.registry.transports
+        named.append(board.name if known else f"{board.name} (no transport {board.transport} yet)")
+    return f"{source}: {', '.join(named)}"
 
 
 def _sim(workbench: Workbench) -> str:

@@ -51,7 +51,10 @@ def _qnnctx_lease(request: pytest.FixtureRequest) -> Iterator[_Lease]:
 
 @pytest.fixture
 def qnn_model(request: pytest.FixtureRequest) -> Model:
-    """The model that the marker qnn_model declares. Override it to make models in code."""
+    """The model that the marker qnn_model declares, as a pytest_qnnctx.Model.
+
+    Override it to make models in code: return Model(path, encodings=..., calibration=...).
+    """
     from pytest_qnnctx.markers import model_of
 
     return model_of(request.node, request.config.rootpath)
@@ -69,7 +72,9 @@ def context_binary(request: pytest.FixtureRequest, qnn_model: Model, target: Tar
 
     It is built once and kept; a model that does not compile fails the test.
     """
-    artifact = request.config.stash[WORKBENCH].artifact(qnn_model, target)
+    from pytest_qnnctx.markers import as_model
+
+    artifact = request.config.stash[WORKBENCH].artifact(as_model(qnn_model), target)
     request.node.stash[ARTIFACT] = artifact
     return artifact
 
@@ -93,10 +98,10 @@ def acceptance(
     are judged when the test ends, and those that need data fail.
     """
     from pytest_qnnctx.acceptance import Acceptance
-    from pytest_qnnctx.markers import conditions_of
+    from pytest_qnnctx.markers import as_model, conditions_of
 
     workbench = request.config.stash[WORKBENCH]
     conditions = conditions_of(request.node, workbench.registry)
-    made = Acceptance(workbench, qnn_model, target, conditions, _qnnctx_lease.open)
+    made = Acceptance(workbench, as_model(qnn_model), target, conditions, _qnnctx_lease.open)
     request.node.stash[ACCEPTANCE] = made
     return made

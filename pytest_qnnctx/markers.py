@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_qnnctx.errors import UsageError
+from pytest_qnnctx.fixtures import NAMES
 
 if TYPE_CHECKING:
     import pytest
@@ -70,11 +72,28 @@ def conditions_of(item: pytest.Item, registry: Registry) -> tuple[Condition, ...
     return tuple(found)
 
 
-def check_model_marker(item: pytest.Item) -> None:
-    """Raise UsageError where the marker's arguments have no acceptable form."""
+def check_markers(item: pytest.Item, registry: Registry, registered: frozenset[str]) -> None:
+    """Raise UsageError where a marker of ours cannot be what was meant.
+
+    That is: arguments that have no acceptable form, and, on a test that is ours, a marker that
+    nobody ``registered`` and that looks like a gate's name: its gate would not be judged.
+    """
     mark = item.get_closest_marker(MODEL_MARKER)
     if mark is not None:
         _arguments(item, mark)
+    ours = mark is not None or NAMES.intersection(getattr(item, "fixturenames", ()))
+    for other in item.iter_markers() if ours else ():
+        if other.name in registered or other.name in registry.gates:
+            continue
+        if close := get_close_matches(other.name, [*registry.gates, MODEL_MARKER], 1, 0.75):
+            raise UsageError(
+                f"{item.nodeid}: there is no marker {other.name}",
+                next_step=f"did you mean {close[0]}? Nothing was judged by it",
+            )
+    if asks_for_gates(item, registry):
+        conditions_of(item, registry)
+        if getattr(item, "fixturenames", None) is None:
+            raise UsageError(f"{item.nodeid}: a gate's marker needs a test function")
 
 
 def model_of(item: pytest.Item, root: Path) -> Model:
@@ -108,6 +127,18 @@ def model_of(item: pytest.Item, root: Path) -> Model:
         calibration=calibration,
         input_shapes={n: tuple(s) for n, s in (given["input_shapes"] or {}).items()},
         reference=file("reference", given["reference"]),
+    )
+
+
+def as_model(value: Any) -> Model:
+    """``value``, which the fixture qnn_model gave. Raises UsageError where it is no Model."""
+    from pytest_qnnctx.model import Model
+
+    if isinstance(value, Model):
+        return value
+    raise UsageError(
+        f"the fixture qnn_model gave {value!r}, which is no Model",
+        next_step="return pytest_qnnctx.Model(path, ...) from it",
     )
 
 

@@ -47,7 +47,7 @@ def observe_loads(
     """Load times, each from a fresh process; more of them where a first look is too close."""
     from pytest_qnnctx.judge.gates.time_gates import loads_wanted
 
-    cold = leased.execute(artifact, binary, ()).load_ms
+    cold = leased.execute(artifact, binary, ())
     samples: list[float] = []
     limits = [c.limits["ms"] for c in conditions if Need.LOADS in c.gate.needs(c.limits)]
     wanted = FIRST_LOADS
@@ -55,7 +55,7 @@ def observe_loads(
         samples.append(leased.execute(artifact, binary, ()).load_ms)
         if len(samples) == wanted:
             wanted = max([wanted, *(loads_wanted(limit, tuple(samples)) for limit in limits)])
-    return LoadSamples(cold, tuple(samples))
+    return LoadSamples(cold.load_ms, tuple(samples), cold.recorded_at)
 
 
 def observe_run(
@@ -78,7 +78,7 @@ def observe_run(
     result = leased.execute(artifact, binary, fed, repeats=repeats)
     times = result.inference_ms[1:]
     inputs = "dataset" if samples is not None else "zeros"
-    latency = LatencySamples(times, inputs) if wanted else None
+    latency = LatencySamples(times, inputs, result.recorded_at) if wanted else None
     return latency, result.outputs if samples is not None else ()
 
 
@@ -113,7 +113,7 @@ def observe_reference(
         found = reference_outputs(
             source,
             samples,
-            cache_dir=workbench.settings.cache_dir / "references",
+            cache_dir=workbench.cache_dir / "references",
             model_sha256=_files_sha256(artifact),
             input_shapes=model.input_shapes,
         )
@@ -137,7 +137,7 @@ def observe_quantized(
         found = reference_outputs(
             artifact.quantized_model,
             samples,
-            cache_dir=workbench.settings.cache_dir / "references",
+            cache_dir=workbench.cache_dir / "references",
             model_sha256=artifact.sha256,
             optimize=False,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +11,10 @@ from pytest_qnnctx.errors import BuildFailed, InfrastructureError, ProductFailur
 from pytest_qnnctx.fixtures import ACCEPTANCE, ARTIFACT, BOARD, NAMES
 from pytest_qnnctx.report.junit import junit_properties
 from pytest_qnnctx.report.record import Problem, TestRecord, artifact_json, gate_json
+
+if TYPE_CHECKING:
+    from pytest_qnnctx.acceptance import Acceptance
+    from pytest_qnnctx.model import Artifact
 
 _LOG_LINES = 60
 
@@ -63,7 +68,7 @@ def finish_report(
         if report.outcome == "failed":
             report.longrepr = _told(item, error)
             build = getattr(error, "build_error", error)
-            if isinstance(build, BuildFailed) and build.log:
+            if isinstance(build, BuildFailed) and build.log and not build.findings:
                 tail = "\n".join(build.log.strip().splitlines()[-_LOG_LINES:])
                 report.sections.append(("compiler's log", tail))
             if family == "product":
@@ -99,6 +104,13 @@ def _is_last_word(
     return bool(ours) and not skipped and (report.when == "call" or error is not None)
 
 
+def _model_name(acceptance: Acceptance | None, artifact: Artifact | None) -> str | None:
+    if acceptance is not None:
+        return acceptance.model.name
+    provenance = artifact.provenance if artifact else None
+    return provenance.model if provenance else None
+
+
 def _record(item: pytest.Item, report: pytest.TestReport, problem: Problem | None) -> TestRecord:
     acceptance = item.stash.get(ACCEPTANCE, None)
     artifact = acceptance.measurements.artifact if acceptance else None
@@ -112,7 +124,8 @@ def _record(item: pytest.Item, report: pytest.TestReport, problem: Problem | Non
         outcome=outcome,
         board=leased.name if leased else None,
         emulated=leased.facts.emulated if leased else None,
-        model=acceptance.model.name if acceptance else None,
+        xfail=hasattr(report, "wasxfail"),
+        model=_model_name(acceptance, artifact),
         artifact=artifact_json(artifact) if artifact else None,
         gates=tuple(gate_json(verdict) for verdict in acceptance.verdicts) if acceptance else (),
         problem=problem,

@@ -24,6 +24,11 @@ from pytest_qnnctx.workbench import Workbench
 
 __all__ = ["_qnnctx_lease", "acceptance", "board", "context_binary", "qnn_model", "target"]
 
+#: Markers that pytest knows without registering them.
+_PYTESTS_OWN = frozenset(
+    {"parametrize", "skip", "skipif", "xfail", "usefixtures", "filterwarnings"}
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Each option on the command line, with its twin in the ini file."""
@@ -49,18 +54,23 @@ def pytest_configure(config: pytest.Config) -> None:
     from pytest_qnnctx.markers import marker_lines
 
     registry = Registry(config.hook)
-    for line in marker_lines(registry):
-        config.addinivalue_line("markers", line)
     try:
+        for line in marker_lines(registry):
+            config.addinivalue_line("markers", line)
         settings = _settings(config)
         config.stash[WORKBENCH] = workbench = Workbench(settings, registry, _Teller(config))
         if settings.board is not None:
-            _ = workbench.boards  # a selector that selects nothing is told before anything runs
+            workbench.check()
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     if not hasattr(config, "workerinput") and (settings.board or settings.json):
         from pytest_qnnctx.account import Account
+        from pytest_qnnctx.report.json_report import check_writable
 
+        try:
+            check_writable(settings.json)
+        except UsageError as error:
+            raise pytest.UsageError(str(error)) from None
         config.pluginmanager.register(Account(workbench), "qnnctx-account")
 
 
@@ -115,23 +125,25 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check the markers before anything runs; a gate's marker brings the acceptance with it."""
-    from pytest_qnnctx.markers import asks_for_gates, check_model_marker, conditions_of
+    from pytest_qnnctx.markers import asks_for_gates, check_markers
 
     registry = config.stash[WORKBENCH].registry
-    try:
-        for item in items:
-            check_model_marker(item)
-            if not asks_for_gates(item, registry):
-                continue
-            conditions_of(item, registry)
-            names = getattr(item, "fixturenames", None)
-            if names is None:
-                raise UsageError(f"{item.nodeid}: a gate's marker needs a test function")
-            if "acceptance" not in names:
-                names.append("acceptance")
-    except UsageError as error:
-        raise pytest.UsageError(str(error)) from None
+    lines = config.getini("markers")
+    registered = frozenset(line.partition(":")[0].partition("(")[0].strip() for line in lines)
+    mistakes = []
+    for item in items:
+        try:
+            check_markers(item, registry, registered | _PYTESTS_OWN)
+        except UsageError as error:
+            mistakes.append(str(error))
+    if mistakes:
+        raise pytest.UsageError("\n".join(mistakes))
+    for item in items:
+        names: list[str] = getattr(item, "fixturenames", [])
+        if asks_for_gates(item, registry) and "acceptance" not in names:
+            names.append("acceptance")
     if any(NAMES.intersection(getattr(item, "fixturenames", ())) for item in items):
         from pytest_qnnctx.outcomes import Outcomes
 
-        config.pluginmanager.register(Outcomes(), "qnnctx-outcomes")
+        if not config.pluginmanager.has_plugin("qnnctx-outcomes"):
+            config.pluginmanager.register(Outcomes(), "qnnctx-outcomes")

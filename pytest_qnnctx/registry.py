@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,41 +29,47 @@ class Registry:
     @cached_property
     def gates(self) -> Mapping[str, Gate]:
         """Gates by name, in the order in which they are judged and shown."""
-        return self._named(self._hook.pytest_qnnctx_gates())
+        return self._named("pytest_qnnctx_gates")
 
     @cached_property
     def metrics(self) -> Mapping[str, Metric]:
         """Task metrics by name."""
-        return self._named(self._hook.pytest_qnnctx_metrics())
+        return self._named("pytest_qnnctx_metrics")
 
     @cached_property
     def toolchains(self) -> Mapping[str, Toolchain]:
         """Toolchains by name, best first."""
-        return self._named(self._hook.pytest_qnnctx_toolchains())
+        return self._named("pytest_qnnctx_toolchains")
 
     @cached_property
     def _runners(self) -> Mapping[str, Runner]:
-        return self._named(self._hook.pytest_qnnctx_runners())
+        return self._named("pytest_qnnctx_runners")
 
     @cached_property
-    def _transports(self) -> Mapping[str, TransportFactory]:
+    def transports(self) -> Mapping[str, TransportFactory]:
+        """Transports by the name that boards.yaml uses."""
         merged: dict[str, TransportFactory] = {}
         for offered in reversed(self._hook.pytest_qnnctx_transports()):
+            if not isinstance(offered, Mapping):
+                raise _bad_offer("pytest_qnnctx_transports", f"{offered!r} is no mapping")
             merged.update(offered)
         return merged
 
-    @staticmethod
-    def _named(offers: list[Any]) -> dict[str, Any]:
+    def _named(self, hook: str) -> dict[str, Any]:
         """Pluggy calls the last registered first; the built-in ones were registered first."""
         found: dict[str, Any] = {}
-        for offer in reversed(offers):
+        for offer in reversed(getattr(self._hook, hook)()):
+            if isinstance(offer, str | Mapping) or not isinstance(offer, Iterable):
+                raise _bad_offer(hook, f"{offer!r} is no list")
             for thing in offer:
+                if not isinstance(getattr(thing, "name", None), str):
+                    raise _bad_offer(hook, f"{thing!r} has no name")
                 found[thing.name] = thing
         return found
 
     def transport(self, name: str) -> TransportFactory:
         """Raises UsageError where no transport has that name."""
-        return _look_up("transport", name, self._transports)  # type: ignore[no-any-return]
+        return _look_up("transport", name, self.transports)  # type: ignore[no-any-return]
 
     def runner(self, name: str) -> Runner:
         """Raises UsageError where no runner has that name."""
@@ -89,6 +95,13 @@ class Registry:
             "no toolchain is at hand (" + "; ".join(reasons) + ")",
             next_step="pip install 'pytest-qnnctx[sim]' brings Qualcomm's compiler from PyPI",
         )
+
+
+def _bad_offer(hook: str, why: str) -> UsageError:
+    return UsageError(
+        f"an implementation of the hook {hook} returned what it must not: {why}",
+        next_step="return what pytest_qnnctx/hookspecs.py says, from conftest.py or the plugin",
+    )
 
 
 def _look_up(kind: str, name: str, known: Mapping[str, Any]) -> Any:

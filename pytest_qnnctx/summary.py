@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_qnnctx.config import Settings
+    from pytest_qnnctx.report.record import TestRecord
     from pytest_qnnctx.tally import Tally
 
 
@@ -18,16 +19,24 @@ def write_summary(
     terminal: pytest.TerminalReporter, tally: Tally, settings: Settings, *, missing: bool
 ) -> None:
     """Table, counts, and what to make of errors and (``missing``) of tests without a result."""
+    records = tally.records
+    quiet = terminal.config.get_verbosity() < 0
+    judged = [r for r in records if r.gates and not (quiet and _all_passed(r))]
     terminal.write_sep("=", "qnnctx: gates")
-    for line in table_lines(tally.records, terminal._tw.fullwidth):
+    for line in table_lines(judged, terminal._tw.fullwidth):
         if line.good is None:
             terminal.write_line(line.text, bold=True)
         else:
             terminal.write_line(line.text, green=line.good, red=not line.good)
+    gates = [gate for record in records for gate in record.gates]
+    passed = sum(gate["verdict"] == "pass" for gate in gates)
+    tests = sum(bool(record.gates) for record in records)
+    terminal.write_line(f"{passed} of {len(gates)} gates passed, in {_counted(tests, 'test')}")
     errors = [r for r in tally.records if r.problem and r.problem.family == "infrastructure"]
     if errors:
         terminal.write_line(
-            f"{len(errors)} ended in an infrastructure error, which says nothing about the model "
+            f"{_counted(len(errors), 'test')} ended in an infrastructure error, which says nothing "
+            f"about the model "
             f"(exit status {EXIT_INFRASTRUCTURE} where nothing else failed):",
             yellow=True,
         )
@@ -37,9 +46,17 @@ def write_summary(
             terminal.write_line(f"  {record.nodeid}: {first}", yellow=True)
     if missing:
         terminal.write_line(
-            f"{len(tally.missing)} collected tests have no result (exit status {EXIT_MISSING}): "
-            + ", ".join(tally.missing[:5]),
+            f"without a result (exit status {EXIT_MISSING}): "
+            f"{_counted(len(tally.missing), 'collected test')}: " + ", ".join(tally.missing[:5]),
             red=True,
         )
     if settings.json is not None:
         terminal.write_line(f"JSON report: {settings.json}")
+
+
+def _all_passed(record: TestRecord) -> bool:
+    return all(gate["verdict"] == "pass" for gate in record.gates)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -40,6 +40,12 @@ class Workbench:
         self._refused: dict[str, ProductFailure] = {}
         self._binaries: dict[str, BinaryInfo] = {}
 
+    def check(self) -> None:
+        """Raise UsageError for what would stop every test: told before anything runs."""
+        _ = self.boards, self.cache_dir
+        if self.settings.toolchain != "auto":
+            self.registry.toolchain(self.settings.toolchain)
+
     @cached_property
     def inventory(self) -> Inventory:
         """All boards. Raises UsageError where boards.yaml is no good."""
@@ -55,7 +61,7 @@ class Workbench:
         if self.settings.board is None:
             raise UsageError(
                 "no board was selected",
-                next_step="run pytest with --board qcs6490, or --board sim for the emulator",
+                next_step="choose one with --board NAME, or --board sim for the emulator",
             )
         boards = select(self.inventory, self.settings.board)
         targets = {board.target for board in boards}
@@ -65,7 +71,35 @@ class Workbench:
                 f"--board {self.settings.board} selects boards of different targets ({listed})",
                 next_step="select by SoC or by name: one session judges for one target",
             )
+        for board in boards:
+            self._check_reachable(board)
         return boards
+
+    def _check_reachable(self, board: Board) -> None:
+        """Raise UsageError where this version has no transport or runner for ``board``."""
+        try:
+            self.registry.transport(board.transport)
+            self.registry.runner(board.runner)
+        except UsageError as error:
+            raise UsageError(
+                f"board {board.name} cannot be opened: {error.what}",
+                next_step=f"{error.next_step}; --board sim needs no board",
+            ) from error
+
+    @cached_property
+    def cache_dir(self) -> Path:
+        """The cache, made on first use, and hidden from git. Raises UsageError where it cannot."""
+        path = self.settings.cache_dir
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not (path / ".gitignore").exists():
+                (path / ".gitignore").write_text("# Made by pytest-qnnctx\n*\n")
+        except OSError as error:
+            raise UsageError(
+                f"the cache directory '{path}' cannot be used: {error.strerror or error}",
+                next_step="choose another one with --qnnctx-cache-dir",
+            ) from error
+        return path
 
     @cached_property
     def target(self) -> Target:
@@ -91,7 +125,7 @@ class Workbench:
             model,
             target,
             toolchain,
-            Store(self.settings.cache_dir),
+            Store(self.cache_dir),
             progress=self.progress,
             choice=choice,
             refused=self._refused,
@@ -126,7 +160,7 @@ class Workbench:
         except BaseException:
             session.close()
             raise
-        recorded = self.settings.cache_dir / "emulated"
+        recorded = self.cache_dir / "emulated"
         recording = RecordingRunner(runner, facts, recorded, fresh=self.settings.fresh)
         return LeasedBoard(session, recording, facts, self)
 

@@ -44,7 +44,7 @@ def diagnose(log: str, float_nodes: Collection[str], target: Target) -> tuple[Fi
                     f"{name} ({op})",
                     f"{op} '{name}' computes in floating point, which HTP {target.htp_arch} of "
                     f"{target.soc} cannot do",
-                    "give its inputs and outputs encodings, or quantize the model",
+                    "quantize it: give the model encodings=FILE, or calibration= inputs",
                 )
             )
         else:

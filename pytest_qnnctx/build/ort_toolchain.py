@@ -7,7 +7,7 @@ import mmap
 import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from pytest_qnnctx.build.compiled_graph import CompiledGraph, float_ops, read_compiled_graphs
 from pytest_qnnctx.build.diagnosis import diagnose, last_errors, plain_log
 from pytest_qnnctx.build.toolchain import BuildProduct, BuildRequest, Progress, ToolchainId
-from pytest_qnnctx.errors import BuildFailed, InfrastructureError
+from pytest_qnnctx.errors import BuildFailed, Finding, InfrastructureError, UsageError
 from pytest_qnnctx.model import EncodingsUse, Model, Target
+from pytest_qnnctx.parts import PARTS
 from pytest_qnnctx.process import ChildResult, run_child
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ class OrtToolchain:
 
     def _provider_options(self, target: Target) -> dict[str, str]:
         if target.soc_model is None:
-            raise InfrastructureError(
+            known = ", ".join(part.name for part in PARTS)
+            raise UsageError(
                 f"toolchain 'ort' does not know the SDK's model number of SoC {target.soc}",
-                next_step="use a SoC that `qnnctx boards` lists, or another toolchain",
+                next_step=f"correct the board's soc (known: {known}), or use another toolchain",
             )
         options = {
             "soc_model": str(target.soc_model),
@@ -181,11 +183,11 @@ def _refusal(
     if findings:
         kinds = {finding.kind for finding in findings}
         why = (
-            "nodes compute in floating point"
+            f"{_counted(findings)} in floating point"
             if kinds == {"float_op"}
-            else "nodes are not supported by the HTP"
+            else f"the HTP does not take {_counted(findings)}"
         )
-        what = f"{subject} does not compile for {target}: {len(findings)} {why}"
+        what = f"{subject} does not compile for {target}: {why}"
         return BuildFailed(what, findings=findings, log=log, next_step=findings[0].next_step)
     if result.returncode == 0:
         what = f"compiling {subject} for {target} ended well but left {len(binaries)} binaries"
@@ -193,7 +195,11 @@ def _refusal(
         what = f"the compiler crashed on {subject} for {target}: {result.ending}"
     else:
         what = f"{subject} does not compile for {target}: {last_errors(log, 1)}"
-    return BuildFailed(what, log=log, next_step="read the compiler's log below")
+    return BuildFailed(what, log=log, next_step="read the compiler's log")
+
+
+def _counted(findings: Sequence[Finding]) -> str:
+    return "1 node" if len(findings) == 1 else f"{len(findings)} nodes"
 
 
 def _recorded(argv: list[str], options: Mapping[str, str]) -> tuple[str, ...]:

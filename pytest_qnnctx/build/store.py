@@ -116,9 +116,9 @@ class Store:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def _unwritable(self, error: OSError) -> InfrastructureError:
+    def _unwritable(self, error: OSError | NotImplementedError) -> InfrastructureError:
         return InfrastructureError(
-            f"the store '{self.root}' cannot be written: {error.strerror or error}",
+            f"the store '{self.root}' cannot be written: {getattr(error, 'strerror', '') or error}",
             next_step="free some space or choose another directory with --qnnctx-cache-dir",
         )
 
@@ -158,7 +158,7 @@ class Store:
                 f"than {self._lock_timeout_s:.0f} s",
                 next_step="find out whether it hangs, and end it",
             ) from error
-        except OSError as error:
+        except (OSError, NotImplementedError) as error:
             raise self._unwritable(error) from error
         try:
             yield

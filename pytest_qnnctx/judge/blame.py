@@ -30,6 +30,8 @@ def blame(
     """
     if quantized is None:
         return None
+    if any(score is not None and math.isnan(score) for score in (reference, quantized)):
+        return None  # the metric or the FP32 model is at fault, and no step of ours
     sign = 1.0 if larger_is_better else -1.0
     losses = {}
     if reference is not None:

@@ -29,18 +29,26 @@ class Need(StrEnum):
 
 @dataclass(frozen=True)
 class LoadSamples:
-    """Context load times in milliseconds, each from a fresh process; the cold first one apart."""
+    """Context load times in milliseconds, each from a fresh process; the cold first one apart.
+
+    ``recorded_at`` is the date where they were repeated from a record (emulator only).
+    """
 
     cold_ms: float
     samples_ms: tuple[float, ...]
+    recorded_at: str = ""
 
 
 @dataclass(frozen=True)
 class LatencySamples:
-    """Inference times in milliseconds; ``inputs`` says what was fed ("dataset" or "zeros")."""
+    """Inference times in milliseconds; ``inputs`` says what was fed ("dataset" or "zeros").
+
+    ``recorded_at``: see LoadSamples.
+    """
 
     samples_ms: tuple[float, ...]
     inputs: str
+    recorded_at: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,13 @@ class Outcome(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+def shown(value: Any) -> str:
+    """A measured value or a limit for people: four digits of a float, all of anything else."""
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The result of one gate.

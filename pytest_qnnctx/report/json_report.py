@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_qnnctx.errors import InfrastructureError
+from pytest_qnnctx.errors import InfrastructureError, UsageError
 from pytest_qnnctx.report.record import SessionRecord, TestRecord, plain
 
 SCHEMA_VERSION = 1
@@ -27,6 +27,23 @@ def report_json(
         "session": plain(shared),
         "tests": [plain(test.to_json()) for test in tests],
     }
+
+
+def check_writable(path: Path | None) -> None:
+    """Raise UsageError where a report could not be written to ``path``: known before it is due."""
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise IsADirectoryError(21, "it is a directory")
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"the JSON report '{path}' cannot be written: {error.strerror or error}",
+            next_step="choose another file with --qnnctx-json",
+        ) from error
 
 
 def write_json(path: Path, report: dict[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pytest_qnnctx.judge.verdict import shown
 from pytest_qnnctx.report.record import TestRecord
-from pytest_qnnctx.report.table import number
 
 
 def junit_properties(record: TestRecord) -> list[tuple[str, str]]:
@@ -23,8 +23,8 @@ def junit_properties(record: TestRecord) -> list[tuple[str, str]]:
     for gate in record.gates:
         label = " (emulated)" if gate["emulated"] else ""
         text = (
-            f"{gate['verdict']}{label}: measured {number(gate['measured'])}, "
-            f"limit {number(gate['limit'])} {gate['unit']}: {gate['evidence']}"
+            f"{gate['verdict']}{label}: measured {shown(gate['measured'])}, "
+            f"limit {shown(gate['limit'])} {gate['unit']}: {gate['evidence']}"
         )
         properties.append((f"qnnctx.gate.{gate['gate']}", text))
     return properties

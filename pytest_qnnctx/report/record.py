@@ -27,6 +27,7 @@ class TestRecord:
     """One test. ``outcome`` is passed, failed or error; ``gates`` and ``artifact`` are plain JSON.
 
     ``emulated`` tells the emulator from hardware; None where the test used no board.
+    ``xfail`` is True where the failure was expected, so that pytest does not count it.
     """
 
     __test__ = False  # no test class, whatever its name says to pytest
@@ -35,6 +36,7 @@ class TestRecord:
     outcome: str
     board: str | None = None
     emulated: bool | None = None
+    xfail: bool = False
     model: str | None = None
     artifact: Mapping[str, Any] | None = None
     gates: Sequence[Mapping[str, Any]] = ()

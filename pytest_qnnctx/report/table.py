@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from pytest_qnnctx.judge.verdict import shown
 from pytest_qnnctx.report.record import TestRecord
 
 HEADINGS = ("gate", "verdict", "measured", "limit", "unit", "board", "evidence")
@@ -33,17 +34,17 @@ def table_lines(records: Iterable[TestRecord], width: int) -> list[Line]:
     Evidence stands in the last column, or below its row where the terminal is narrow; it is
     wrapped and never cut.
     """
-    shown = [record for record in records if record.gates]
-    if not shown:
+    judged = [record for record in records if record.gates]
+    if not judged:
         return []
-    rows = [[_cells(gate, record) for gate in record.gates] for record in shown]
+    rows = [[_cells(gate, record) for gate in record.gates] for record in judged]
     every = [[[name] for name in HEADINGS[:-1]], *(cells for part in rows for cells, _ in part)]
     widths = [max(len(text) for cells in every for text in cells[i]) for i in range(len(every[0]))]
     indent = sum(widths) + len(_GAP) * len(widths)
     beside = width - indent >= _NARROWEST
     headings = HEADINGS if beside else HEADINGS[:-1]
     lines = [Line(_row(headings, widths))]
-    for record, part in zip(shown, rows, strict=True):
+    for record, part in zip(judged, rows, strict=True):
         artifact = record.artifact or {}
         made = f"  {artifact['file']} sha256 {artifact['sha256'][:12]}" if artifact else ""
         lines.append(Line(f"{record.nodeid}{made}"))
@@ -66,20 +67,11 @@ def _cells(gate: Mapping[str, Any], record: TestRecord) -> tuple[list[list[str]]
     cells = (
         f"  {gate['gate']}",
         _VERDICTS[gate["verdict"]],
-        *(_wrapped(number(gate[name]), _WIDEST) for name in ("measured", "limit")),
+        *(_wrapped(shown(gate[name]), _WIDEST) for name in ("measured", "limit")),
         gate["unit"] or "-",
         record.board or "-",
     )
     return [cell if isinstance(cell, list) else [cell] for cell in cells], evidence
-
-
-def number(value: Any) -> str:
-    """A value for a table: four significant digits of a float, all of anything else."""
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return str(value)
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -1,7 +1,8 @@
 """Runs on the emulator, recorded: it is deterministic, so the same run need not be made again.
 
 Only emulated runs are recorded, never hardware's: the emulator's outputs are bit-exact from run to
-run (measured), and its times are evidence of nothing anyway and are labelled as emulated.
+run (measured). Its times are not, but they are evidence of nothing anyway: they are labelled as
+emulated, and as recorded, with the date.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,6 +105,7 @@ def _read(path: Path) -> RunResult | None:
         True,
         head["engine"],
         head["log"],
+        head["recorded_at"],
     )
 
 
@@ -117,6 +120,7 @@ def _write(path: Path, result: RunResult) -> None:
         "inference_ms": list(result.inference_ms),
         "engine": result.engine,
         "log": result.log,
+        "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     arrays = {
         f"output_{index}": np.stack([output[name] for output in result.outputs])

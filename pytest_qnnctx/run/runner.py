@@ -22,6 +22,7 @@ class RunResult:
     ``outputs`` has one ``{name: array}`` per sample, float32, shapes as the graph has them.
     ``load_ms`` is the time to create the context from the binary in that process (milliseconds);
     ``inference_ms`` one value per inference, in order. ``emulated``: see BoardFacts.
+    ``recorded_at`` is the date of a run that was repeated from a record, else empty.
     """
 
     outputs: tuple[dict[str, Array], ...]
@@ -30,6 +31,7 @@ class RunResult:
     emulated: bool
     engine: str
     log: str = ""
+    recorded_at: str = ""
 
 
 class Runner(Protocol):

@@ -138,7 +138,7 @@ def test_a_lost_test_is_told(classifier):
     )
     ran = classifier.run()
     assert ran.result.ret == 76
-    ran.result.stdout.fnmatch_lines(["*1 collected tests have no result*test_lost*"])
+    ran.result.stdout.fnmatch_lines(["without a result*1 collected test: *test_lost*"])
 
 
 def test_stopping_early_is_not_losing_tests(classifier):
@@ -190,7 +190,7 @@ def test_without_a_board_nothing_passes_and_plain_tests_still_run(classifier):
     classifier.tests(TWO_TESTS)
     ran = classifier.run(board=None)
     ran.result.assert_outcomes(passed=1, errors=3)
-    assert "run pytest with --board" in ran.text
+    assert "choose one with --board" in ran.text
     assert ran.result.ret == 1
 
 
@@ -235,9 +235,9 @@ def test_missing_files_are_named(classifier):
     assert ran.result.ret == 1
 
 
-def test_no_toolchain_is_an_infrastructure_error(classifier):
+def test_a_toolchain_that_is_none_is_told_before_anything_runs(classifier):
     ran = classifier.judge(ENCODED, arguments=("--qnnctx-toolchain=qairt",))
-    assert ran.result.ret != 0
+    assert ran.result.ret == pytest.ExitCode.USAGE_ERROR
     assert "there is no toolchain 'qairt'" in ran.text
 
 
@@ -339,7 +339,11 @@ def test_the_second_run_repeats_the_first_from_the_cache(classifier):
     marks = ENCODED + 'max_load_ms(60000)\ntask_metric("top1", min=0.9, max_drop=0.1)'
     first = classifier.judge(marks, arguments=(own,))
     again = classifier.judge(marks, arguments=(own,))
-    assert first.test()["gates"] == again.test()["gates"]
+    assert first.verdicts() == again.verdicts()
+    samples = [ran.gate("max_load_ms")["details"]["samples_ms"] for ran in (first, again)]
+    assert samples[0] == samples[1]
+    assert "recorded 20" in again.gate("max_load_ms")["evidence"]
+    assert "recorded" not in first.gate("max_load_ms")["evidence"]
     fresh = classifier.judge(marks, arguments=(own, "--qnnctx-fresh"))
     assert fresh.gate("max_load_ms")["details"] != first.gate("max_load_ms")["details"]
     assert fresh.gate("task_metric(top1)") == first.gate("task_metric(top1)")
@@ -356,3 +360,111 @@ def test_the_report_names_what_was_built(classifier):
     assert provenance["encodings"]["applied"] == provenance["encodings"]["total"] > 0
     assert json.loads(json.dumps(provenance)) == provenance
     assert sys.executable not in json.dumps(provenance)
+
+
+@pytest.mark.parametrize("marker", ["no_fp61", "spil_zero", "max_load", "task_metrics('top1')"])
+def test_a_misspelt_gate_is_no_pass(classifier, marker):
+    ran = classifier.judge(ENCODED + marker)
+    assert ran.result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"there is no marker {marker.partition('(')[0]}" in ran.text
+    assert "did you mean" in ran.text
+
+
+def test_markers_of_others_are_left_alone(classifier):
+    classifier.pytester.makeini("[pytest]\nmarkers =\n    no_fp: ours\n")
+    ran = classifier.judge(ENCODED + "slow\nno_fp\nusefixtures()")
+    assert ran.result.ret == 0
+
+
+def test_all_marker_mistakes_are_told_at_once(classifier):
+    classifier.tests(
+        "@pytest.mark.max_load_ms\ndef test_a(acceptance):\n    pass\n\n"
+        "@pytest.mark.spill_zero(1)\ndef test_b(acceptance):\n    pass\n"
+    )
+    text = classifier.run().text
+    assert "test_a" in text
+    assert "test_b" in text
+
+
+@pytest.mark.parametrize("given", ["'net.onnx'", "None", "3"])
+def test_a_fixture_that_gives_no_model_is_told(classifier, given):
+    classifier.pytester.makeconftest(
+        f"import pytest\n\n@pytest.fixture\ndef qnn_model():\n    return {given}\n"
+    )
+    classifier.tests("def test_a(acceptance):\n    pass\n\ndef test_b(context_binary):\n    pass\n")
+    ran = classifier.run()
+    ran.result.assert_outcomes(errors=2)
+    assert "which is no Model" in ran.text
+    assert "INTERNALERROR" not in ran.text
+
+
+def test_a_fixture_that_makes_the_model_in_code(classifier):
+    classifier.pytester.makeconftest(
+        "import pytest\nfrom pytest_qnnctx import Model\n\n@pytest.fixture\ndef qnn_model():\n"
+        "    return Model('net.onnx', encodings='net.encodings')\n"
+    )
+    classifier.tests("def test_a(acceptance):\n    acceptance.evaluate(dataset())\n")
+    assert classifier.run().result.ret == 0
+
+
+@pytest.mark.parametrize("hook", ["metrics", "gates", "toolchains", "runners", "transports"])
+@pytest.mark.parametrize("given", ["3", "[3]", "'abc'"])
+def test_a_hook_that_returns_what_it_must_not(classifier, hook, given):
+    classifier.pytester.makeconftest(f"def pytest_qnnctx_{hook}():\n    return {given}\n")
+    ran = classifier.judge(ENCODED + 'task_metric("top1", min=0.5)')
+    assert ran.result.ret != 0
+    assert f"the hook pytest_qnnctx_{hook} returned what it must not" in ran.text
+    assert "INTERNALERROR" not in ran.text
+
+
+@pytest.mark.parametrize("place", ["/proc/none/r.json", "."])
+def test_a_report_that_cannot_be_written_is_told_before_anything_runs(classifier, place):
+    classifier.tests("def test_a():\n    pass\n")
+    result = classifier.pytester.runpytest_inprocess("--board=sim", f"--qnnctx-json={place}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: the JSON report '*' cannot be written: *"])
+
+
+def test_a_board_without_a_transport_is_told_before_anything_runs(classifier):
+    (classifier.path / "boards.yaml").write_text(
+        "boards:\n  rb3: {soc: qcs6490, htp_arch: v68, transport: ssh, host: rb3}\n"
+    )
+    classifier.tests(TWO_TESTS)
+    ran = classifier.run(board="qcs6490")
+    assert ran.result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "board rb3 cannot be opened: there is no transport 'ssh'" in ran.text
+
+
+def test_the_cache_hides_itself_from_git(classifier):
+    own = classifier.path / "own"
+    classifier.judge(ENCODED, call="pass", arguments=(f"--qnnctx-cache-dir={own}",))
+    assert "*" in (own / ".gitignore").read_text().splitlines()
+
+
+def test_a_cache_that_cannot_be_one_is_told_before_anything_runs(classifier):
+    (classifier.path / "file").write_text("")
+    own = f"--qnnctx-cache-dir={classifier.path / 'file'}"
+    ran = classifier.judge(ENCODED, arguments=(own,))
+    assert ran.result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "the cache directory" in ran.text
+
+
+def test_quiet_shows_what_did_not_pass(classifier):
+    classifier.tests(TWO_TESTS)
+    text = classifier.run("-q").text
+    assert "test_net.py::test_too_big  net_w8a8" in text
+    assert "test_net.py::test_good  net_w8a8" not in text
+    assert "gates passed, in 2 tests" in text
+
+
+def test_showing_fixtures_loses_no_test(classifier):
+    classifier.tests(TWO_TESTS)
+    ran = classifier.run("--fixtures-per-test")
+    assert ran.result.ret == 0
+    assert "without a result" not in ran.text
+
+
+def test_an_expected_failure_is_marked_in_the_report(classifier):
+    ran = classifier.judge("xfail\n" + ENCODED + "max_binary_mb(0.001)")
+    assert ran.result.ret == 0
+    assert (ran.test()["outcome"], ran.test()["xfail"]) == ("failed", True)

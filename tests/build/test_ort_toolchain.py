@@ -16,7 +16,7 @@ import pytest
 from pytest_qnnctx.build.builder import build_artifact
 from pytest_qnnctx.build.ort_toolchain import OrtToolchain, qnn_build_id
 from pytest_qnnctx.build.store import Store
-from pytest_qnnctx.errors import BuildFailed, InfrastructureError, ProductFailure, UsageError
+from pytest_qnnctx.errors import BuildFailed, ProductFailure, UsageError
 from pytest_qnnctx.model import Artifact, Model, Target
 
 AIMET = Path(__file__).parent.parent / "data" / "aimet"
@@ -187,7 +187,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path):
 
 
 def test_an_unknown_soc_is_not_guessed_at(tmp_path):
-    with pytest.raises(InfrastructureError, match="model number of SoC QCS9999"):
+    with pytest.raises(UsageError, match="model number of SoC QCS9999"):
         build(Model(AIMET / "tiny.onnx"), tmp_path, Target("QCS9999", "v68"))
 
 

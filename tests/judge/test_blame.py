@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from pytest_qnnctx.judge.blame import blame
 
 
@@ -38,6 +40,10 @@ def test_without_the_quantized_score_there_is_nothing_to_say():
     assert blame(0.9, None, 0.5) is None
 
 
-def test_nan_lost_everything():
+def test_nan_of_the_binary_lost_everything():
     assert blame(0.9, 0.1, math.nan).worst == "the context binary"
-    assert blame(0.9, math.nan, 0.9).worst == "quantizing"
+
+
+@pytest.mark.parametrize("scores", [(math.nan, 0.9, 0.9), (0.9, math.nan, 0.9), (math.nan,) * 3])
+def test_nan_before_the_binary_is_no_loss_of_a_step(scores):
+    assert blame(*scores) is None

@@ -63,7 +63,7 @@ def test_absolute_limits(score, given, outcome, good):
 
 def test_the_label_and_the_limit_shown(good):
     one = judge(good, right([1, 2]), [1, 2], TOP1, min=0.9)
-    assert (one.gate, one.limit, one.unit) == ("task_metric(top1)", 0.9, "share")
+    assert (one.gate, one.limit, one.unit) == ("task_metric(top1)", "min 0.9", "share")
     two = judge(good, values(1.0), min=0.95, max_drop=0.01, reference=values(1.0))
     assert (two.gate, two.limit) == ("task_metric(value)", "min 0.95, max_drop 0.01")
 

@@ -36,7 +36,7 @@ NAN = Verdict(
 
 def full_report():
     tests = [
-        TestRecord("a", "failed", "sim", True, "net", None, (gate_json(NAN),)),
+        TestRecord("a", "failed", "sim", True, model="net", gates=(gate_json(NAN),)),
         TestRecord("b", "error", problem=Problem("infrastructure", "board lost")),
     ]
     return report_json(SessionRecord({"python": "3.11"}, "sim", ("sim",)), tests, 1)

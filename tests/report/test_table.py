@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_qnnctx.judge.verdict import Outcome, Verdict
+from pytest_qnnctx.judge.verdict import Outcome, Verdict, shown
 from pytest_qnnctx.report.record import TestRecord, gate_json
-from pytest_qnnctx.report.table import HEADINGS, number, table_lines
+from pytest_qnnctx.report.table import HEADINGS, table_lines
 
 
 def record(*verdicts: Verdict, board: str | None = "sim") -> TestRecord:
@@ -59,7 +59,7 @@ def test_on_a_narrow_terminal_the_evidence_stands_below_its_row():
 
 
 def test_numbers():
-    assert [number(v) for v in (None, 3, 0.98765, "v68", 1e-9)] == [
+    assert [shown(v) for v in (None, 3, 0.98765, "v68", 1e-9)] == [
         "-",
         "3",
         "0.9877",

@@ -118,14 +118,16 @@ class EncodingsApplied:
             kinds = sorted({finding.kind for finding in error.findings})
             wrong = [k for k in kinds if k.startswith("encoding") or k == "tensor_uncovered"]
             if names := subjects(error, wrong):
-                evidence = f"{', '.join(wrong)}: {listed(names)}"
+                evidence = f"{plural(len(names), 'tensor')} that do not fit: {listed(names)}"
                 return answer.fails(None, evidence, **{k: subjects(error, [k]) for k in wrong})
         provenance = _provenance(measurements)
         if isinstance(provenance, str):
             return answer.unknown(provenance)
         use = provenance.encodings
         if use is None:
-            return answer.unknown("no encodings were used; give qnn_model(..., encodings=FILE)")
+            return answer.unknown(
+                "nothing to compare with: no encodings=FILE, and no Q/DQ pairs in the model"
+            )
         return _judge_use(Answer(self.name, use.total, "encodings"), use)
 
 

@@ -302,9 +302,7 @@ def _slack(*scores: float) -> float:
     return _ROUNDING * max(abs(score) for score in scores)
 
 
-def _limit_shown(limits: Limits) -> float | str:
-    """The number where there is one absolute limit alone, else the limits as text."""
+def _limit_shown(limits: Limits) -> str:
+    """The limits that were given, by name: a bare number would not tell min from max."""
     given = {name: limits[name] for name in _LIMITS if limits[name] is not None}
-    if len(given) == 1 and next(iter(given)) in ("min", "max"):
-        return float(next(iter(given.values())))
     return ", ".join(f"{name} {value:g}" for name, value in given.items())

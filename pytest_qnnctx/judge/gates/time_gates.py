@@ -48,7 +48,7 @@ class MaxLoadMs:
         if answer.emulated and measurements.require_hardware:
             return answer.unknown(_REFUSED, **details)
         decision = quantile_test(loads.samples_ms, limits["ms"])
-        return _verdict(answer, decision, "loads", "", details)
+        return _verdict(answer, decision, "loads", _recorded(loads.recorded_at), details)
 
 
 class MaxLatencyMs:
@@ -88,6 +88,7 @@ class MaxLatencyMs:
             return answer.unknown(_REFUSED, **details)
         decision = quantile_test(latency.samples_ms, limits["ms"], limits["percentile"])
         fed = "" if latency.inputs == "dataset" else f", fed {latency.inputs}"
+        fed += _recorded(latency.recorded_at)
         return _verdict(answer, decision, "inferences", fed, details)
 
 
@@ -105,6 +106,11 @@ def inferences_wanted(limits: Limits) -> int:
     31 for the median, 93 for p95: an inference is cheap, so there is no smaller first look.
     """
     return looks(limits["percentile"])[1]
+
+
+def _recorded(date: str) -> str:
+    """What is said of times that were not taken now."""
+    return f", recorded {date[:16].replace('T', ' ')}" if date else ""
 
 
 def _verdict(
@@ -127,7 +133,7 @@ def _verdict(
         evidence += f"; {decision.wanted} wanted"
     elif decision.p_value is not None:
         evidence += f" (p = {decision.p_value:.2g})"
-    evidence += suffix + (", emulated" if answer.emulated else "")
+    evidence += (", emulated" if answer.emulated else "") + suffix
     if decision.ruling is Ruling.PASS:
         return answer.passes(decision.estimate, evidence, **facts)
     if decision.ruling is Ruling.FAIL:
