@@ -9,7 +9,7 @@ import json
 import nets
 import numpy as np
 import pytest
-from conftest import ENCODED, FLOAT, Project
+from projects import ENCODED, FLOAT, Project
 
 V73 = {"soc": "SM8550", "htp_arch": "v73", "soc_model": 43, "vtcm_mb": 8, "has_float": True}
 V73_BOARD = "boards:\n  phone: {soc: sm8550, htp_arch: v73, transport: local, shared: true}\n"

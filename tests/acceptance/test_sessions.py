@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import nets
 import pytest
-from conftest import ENCODED, FLOAT
+from projects import ENCODED, FLOAT
 
 #: Boards that cannot be opened, and ones that are lost while they run.
 DEAD_BOARD = """
