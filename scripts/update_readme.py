@@ -3,7 +3,8 @@
     python scripts/update_readme.py
 
 Each block between ``<!-- printed: NAME -->`` and ``<!-- end -->`` is replaced by the output of one
-command, run in a copy of the quickstart. Only paths of the copy are changed.
+command, run in a copy of the project by this Python, which should be that of an environment made by
+``scripts/quickstart.sh``. Only paths of the copy are changed.
 """
 
 from __future__ import annotations
@@ -40,8 +41,6 @@ def printed(name: str, folder: Path) -> str:
     if done.returncode:
         sys.exit(f"{name} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     text = done.stdout.replace(f"{binary.parent}/", "").replace(str(folder), "~/pytest-qnnctx")
-    # The plugins that happen to be installed are no part of what a reader should expect.
-    text = "".join(line for line in text.splitlines(True) if not line.startswith("plugins:"))
     lines = [SHOWN[name]] if SHOWN[name] else []
     return "\n".join([*lines, *(line.rstrip() for line in text.strip().splitlines())])
 
@@ -51,10 +50,9 @@ def main() -> int:
     readme = ROOT / "README.md"
     text = readme.read_text()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        copied = folder / "conftest_examples" / "quickstart"
-        shutil.copytree(ROOT / "conftest_examples" / "quickstart", copied)
-        (folder / "pytest.ini").write_text("[pytest]\n")
+        folder = Path(name) / "pytest-qnnctx"
+        left_out = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "tests", "bench")
+        shutil.copytree(ROOT, folder, ignore=left_out)
         for block in COMMANDS:
             pattern = rf"(<!-- printed: {block} -->\n).*?(<!-- end -->)"
             shown = f"```text\n{printed(block, folder)}\n```\n"
