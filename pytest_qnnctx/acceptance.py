@@ -85,7 +85,7 @@ class Acceptance:
         self._open_board = open_board
         self._samples: list[dict[str, Array]] = []
         self._begun = False
-        self._ended_in: Exception | None = None
+        self._ended_in: BaseException | None = None
 
     def evaluate(self, dataset: Iterable[Any]) -> tuple[Verdict, ...]:
         """Judge every gate, with ``dataset`` (an iterable of ``(inputs, target)``) for the metrics.
@@ -100,24 +100,40 @@ class Acceptance:
                 "acceptance.evaluate was called twice in one test",
                 next_step="give all data in one call, or write one test a dataset",
             )
+        if dataset is None:
+            raise UsageError(
+                "acceptance.evaluate got None, which is no dataset",
+                next_step="give an iterable of (inputs, target); does its function return it?",
+            )
         return self._conclude(dataset)
 
+    @property
+    def begun(self) -> bool:
+        """Whether the judgement was started."""
+        return self._begun
+
     def insist(self) -> None:
-        """To be called when the test's body ended without an error.
+        """To be called when the test's body ended without a failure.
 
         Judges what it left unjudged (without data: the gates that need outputs do not pass), and
-        raises again what it swallowed: no test passes over a verdict.
+        raises again what it swallowed: no test passes over a verdict, or without one.
         """
         if not self._begun:
             self._conclude(None)
-        elif self._ended_in is not None:
+        elif isinstance(self._ended_in, Exception):
             raise self._ended_in
+        elif self._ended_in is not None or not self.verdicts:
+            left = type(self._ended_in).__name__ if self._ended_in else "it still runs"
+            raise UsageError(
+                f"acceptance.evaluate did not end ({left}), so nothing was judged",
+                next_step="let it end, in the test's own thread",
+            )
 
     def _conclude(self, dataset: Iterable[Any] | None) -> tuple[Verdict, ...]:
         self._begun = True
         try:
             return self._judge_all(dataset)
-        except Exception as error:
+        except BaseException as error:
             self._ended_in = error
             raise
 

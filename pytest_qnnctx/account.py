@@ -40,6 +40,10 @@ class Account:
         """Every report of every test, from here or from a worker."""
         self._tally.add(report)
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A test file that cannot be imported is no infrastructure matter."""
+        self._tally.add_collection(failed=report.failed)
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """The exit status, and the JSON report."""

@@ -108,7 +108,14 @@ def resolve(
             values[key], origins[key], bases[key] = text, f"ini option {option.name}", root
 
     def path(key: str) -> Path | None:
-        return bases[key] / Path(values[key]).expanduser() if key in values else None
+        if key not in values:
+            return None
+        if not values[key]:
+            raise UsageError(f"{origins[key]} is empty", next_step="give it a path")
+        try:
+            return bases[key] / Path(values[key]).expanduser()
+        except RuntimeError as error:
+            raise UsageError(f"{origins[key]}: '{values[key]}': {error}") from error
 
     def switch(key: str) -> bool:
         text = values.get(key, "").lower()

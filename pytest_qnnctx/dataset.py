@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from pytest_qnnctx.binary.info import BinaryInfo, GraphInfo
@@ -49,7 +50,10 @@ def as_sample(inputs: Any, binary: BinaryInfo, where: str) -> dict[str, Array]:
         raise UsageError(f"{where}: the graph's inputs are {described}, but these came: {got}")
     sample = {}
     for name, tensor in wanted.items():
-        array = np.asarray(inputs[name])
+        try:
+            array = np.array(inputs[name])  # a copy: a generator may reuse its buffer
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{where}: input '{name}' is no array: {error}") from error
         if array.dtype.kind not in "biuf":
             raise UsageError(f"{where}: input '{name}' is no array of numbers ({array.dtype})")
         if (1, *array.shape) == tensor.shape:
@@ -73,12 +77,14 @@ def read_dataset(
     Raises UsageError that names the first pair that is no good, or says that there are none.
     """
     samples, targets = [], []
+    if not isinstance(pairs, Iterable):
+        raise UsageError(f"the dataset is a {type(pairs).__name__}, no iterable of pairs")
     for index, pair in enumerate(pairs):
         where = f"dataset item {index}"
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise UsageError(f"{where} is no pair of (inputs, target)")
         samples.append(as_sample(pair[0], binary, where))
-        targets.append(pair[1])
+        targets.append(deepcopy(pair[1]))
     if not samples:
         raise UsageError("the dataset is empty: nothing was judged on it")
     return samples, targets

@@ -31,6 +31,10 @@ class Finding:
     next_step: str = ""
 
 
+#: As many findings are written out in a message.
+SHOWN_FINDINGS = 20
+
+
 class QnnctxError(Exception):
     """Base of all errors raised on purpose.
 
@@ -45,7 +49,9 @@ class QnnctxError(Exception):
 
     def __str__(self) -> str:
         lines = [self.what]
-        lines += [f"  - {finding.message}" for finding in self.findings]
+        lines += [f"  - {finding.message}" for finding in self.findings[:SHOWN_FINDINGS]]
+        if len(self.findings) > SHOWN_FINDINGS:
+            lines.append(f"  - and {len(self.findings) - SHOWN_FINDINGS} more")
         if self.next_step:
             lines.append(f"Next: {self.next_step}")
         return "\n".join(lines)

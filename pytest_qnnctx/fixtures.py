@@ -18,6 +18,9 @@ ACCEPTANCE: pytest.StashKey[Acceptance] = pytest.StashKey()
 ARTIFACT: pytest.StashKey[Artifact] = pytest.StashKey()
 BOARD: pytest.StashKey[LeasedBoard] = pytest.StashKey()
 
+#: Whether the hooks around a test's body look after its acceptance.
+WATCHED: pytest.StashKey[bool] = pytest.StashKey()
+
 #: A test that uses one of these is one of ours.
 NAMES = frozenset({"target", "context_binary", "board", "acceptance", "_qnnctx_lease"})
 
@@ -91,7 +94,7 @@ def board(_qnnctx_lease: _Lease) -> LeasedBoard:
 @pytest.fixture
 def acceptance(
     request: pytest.FixtureRequest, qnn_model: Model, target: Target, _qnnctx_lease: _Lease
-) -> Acceptance:
+) -> Iterator[Acceptance]:
     """Judges the model: acceptance.evaluate(dataset) judges every gate of the test's markers.
 
     The dataset is an iterable of (inputs, target). Without that call the gates that need no data
@@ -99,9 +102,14 @@ def acceptance(
     """
     from pytest_qnnctx.acceptance import Acceptance
     from pytest_qnnctx.markers import as_model, conditions_of
+    from pytest_qnnctx.outcomes import watch
+
+    watch(request.config, request.node)
 
     workbench = request.config.stash[WORKBENCH]
     conditions = conditions_of(request.node, workbench.registry)
     made = Acceptance(workbench, as_model(qnn_model), target, conditions, _qnnctx_lease.open)
     request.node.stash[ACCEPTANCE] = made
-    return made
+    yield made
+    if not request.node.stash.get(WATCHED, False):
+        made.insist()  # it was first asked for in the test's body, where no hook saw the end

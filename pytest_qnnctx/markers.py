@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from pytest_qnnctx.fixtures import NAMES
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_qnnctx.judge.gate import Condition
+    from pytest_qnnctx.judge.gate import Condition, Gate
     from pytest_qnnctx.model import Model
     from pytest_qnnctx.registry import Registry
 
@@ -43,33 +44,43 @@ def asks_for_gates(item: pytest.Item, registry: Registry) -> bool:
 def conditions_of(item: pytest.Item, registry: Registry) -> tuple[Condition, ...]:
     """The gates of ``item``: those that are always on, and those that its markers ask for.
 
-    The marker nearest to the test wins where one gate is asked for twice; a gate with a metric can
-    be asked for once a metric. Raises UsageError that names test and marker.
+    Where a function and its class or module ask for the same gate (of the same metric), the
+    function's markers win; several on one of them are all judged. Raises UsageError that names
+    test and marker.
     """
     from pytest_qnnctx.judge.gate import Condition
-    from pytest_qnnctx.judge.metric_lookup import bind_metric
 
     found: list[Condition] = []
     for gate in registry.gates.values():
         if gate.always:
             found.append(Condition(gate, {}))
             continue
-        seen: dict[object, Condition] = {}
-        for mark in item.iter_markers(gate.name):
-            metric: object = None
-            try:
-                limits = gate.limits(mark.args, mark.kwargs)
-                metric = limits.get("metric")
-                if "metric" in limits:
-                    limits = bind_metric(limits, registry.metrics)
-            except UsageError as error:
-                raise UsageError(
-                    f"{item.nodeid}: marker {gate.name}: {error.what}", next_step=error.next_step
-                ) from error
-            same = metric if isinstance(metric, str) else id(metric)
-            seen.setdefault(same, Condition(gate, limits))
-        found += seen.values()
+        nearest: dict[object, object] = {}
+        for node, mark in item.iter_markers_with_node(gate.name):
+            metric, limits = _limits(item, gate, mark, registry)
+            if nearest.setdefault(metric, node) is node:
+                found.append(Condition(gate, limits))
     return tuple(found)
+
+
+def _limits(
+    item: pytest.Item, gate: Gate, mark: pytest.Mark, registry: Registry
+) -> tuple[object, Mapping[str, Any]]:
+    """What tells markers of one gate apart (its metric), and the limits that ``mark`` sets."""
+    from pytest_qnnctx.judge.metric_lookup import bind_metric
+
+    where = f"{item.nodeid}: marker {gate.name}"
+    try:
+        limits = gate.limits(mark.args, mark.kwargs)
+        metric = limits.get("metric")
+        if metric is not None:
+            limits = bind_metric(limits, registry.metrics)
+        gate.needs(limits)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error.what}", next_step=error.next_step) from error
+    except Exception as error:
+        raise UsageError(f"{where}: the gate raised {type(error).__name__}: {error}") from error
+    return metric if isinstance(metric, str | None) else id(metric), limits
 
 
 def check_markers(item: pytest.Item, registry: Registry, registered: frozenset[str]) -> None:
@@ -144,8 +155,9 @@ def as_model(value: Any) -> Model:
 
 def _find(item: pytest.Item, what: str, path: Path, folders: Sequence[Path]) -> Path:
     for folder in folders:
-        if (folder / path).is_file():
-            return folder / path
+        with suppress(OSError):  # a name that is too long is no file either
+            if (folder / path).is_file():
+                return folder / path
     looked = " or ".join(dict.fromkeys(str(folder) for folder in folders))
     raise UsageError(
         f"{item.nodeid}: the {what} file '{path}' does not exist in {looked}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +43,9 @@ class Model:
             object.__setattr__(self, "encodings", Path(self.encodings))
         if self.reference is not None:
             object.__setattr__(self, "reference", Path(self.reference))
+        if isinstance(self.calibration, Iterator):
+            # It can be read once only, and more than one fixture may ask for the binary.
+            object.__setattr__(self, "calibration", tuple(self.calibration))
         if not self.name:
             object.__setattr__(self, "name", self.path.stem)
 

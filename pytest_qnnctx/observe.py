@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_qnnctx.errors import ProductFailure, QnnctxError
+from pytest_qnnctx.errors import ProductFailure
 from pytest_qnnctx.judge.gate import Condition
 from pytest_qnnctx.judge.measurements import (
     LatencySamples,
@@ -117,8 +117,9 @@ def observe_reference(
             model_sha256=_files_sha256(artifact),
             input_shapes=model.input_shapes,
         )
-    except QnnctxError as error:
-        return replace(outputs, reference_missing=f"the FP32 model did not run: {error.what}")
+    except ProductFailure as error:
+        why = f"the FP32 model did not run: {error.what}"
+        return replace(outputs, reference_missing=why, reference_failed=why)
     return replace(outputs, reference=found)
 
 
@@ -141,7 +142,7 @@ def observe_quantized(
             model_sha256=artifact.sha256,
             optimize=False,
         )
-    except QnnctxError as error:
+    except ProductFailure as error:
         return replace(outputs, quantized_missing=f"it did not run on the CPU: {error.what}")
     return replace(outputs, quantized=found)
 

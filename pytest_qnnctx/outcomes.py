@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_qnnctx.errors import BuildFailed, InfrastructureError, ProductFailure, QnnctxError
-from pytest_qnnctx.fixtures import ACCEPTANCE, ARTIFACT, BOARD, NAMES
+from pytest_qnnctx.fixtures import ACCEPTANCE, ARTIFACT, BOARD, NAMES, WATCHED
 from pytest_qnnctx.report.junit import junit_properties
 from pytest_qnnctx.report.record import Problem, TestRecord, artifact_json, gate_json
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pytest_qnnctx.model import Artifact
 
 _LOG_LINES = 60
+#: A disk that is full, over quota or read-only says nothing about a model, whoever wrote to it.
+_DISK_IS_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 class Outcomes:
@@ -25,7 +28,14 @@ class Outcomes:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
         """Judge what the test left unjudged; a verdict stands even where the test swallowed it."""
-        yield
+        item.stash[WATCHED] = True
+        try:
+            yield
+        except (pytest.skip.Exception, pytest.xfail.Exception):
+            made = item.stash.get(ACCEPTANCE, None)
+            if made is not None and made.begun:
+                made.insist()  # a verdict is no reason to skip
+            raise
         made = item.stash.get(ACCEPTANCE, None)
         if made is not None:
             made.insist()
@@ -41,9 +51,20 @@ class Outcomes:
         return report
 
 
+def watch(config: pytest.Config, item: pytest.Item | None = None) -> None:
+    """Register :class:`Outcomes` once; ``item`` asked for a fixture of ours while it ran."""
+    if not config.pluginmanager.has_plugin("qnnctx-outcomes"):
+        config.pluginmanager.register(Outcomes(), "qnnctx-outcomes")
+    names: list[str] = getattr(item, "fixturenames", [])
+    if item is not None and not NAMES.intersection(names):
+        item.fixturenames = [*names, "acceptance"]  # type: ignore[attr-defined]
+
+
 def family_of(error: BaseException) -> str:
     """product, infrastructure or usage; empty for an error that is not one of ours."""
     if isinstance(error, InfrastructureError):
+        return "infrastructure"
+    if isinstance(error, OSError) and error.errno in _DISK_IS_FULL:
         return "infrastructure"
     if isinstance(error, ProductFailure):
         return "product"
@@ -56,13 +77,14 @@ def finish_report(
     """Give ``report`` the family that its error has, and our record of the test.
 
     A ProductFailure in a fixture is a failure of the test, as it would be in its body; an
-    InfrastructureError in the body is an error, as it would be in a fixture, and no xfail hides
-    it. Either is told in a sentence, with no traceback.
+    InfrastructureError in the body is an error, as it would be in a fixture. No xfail hides it,
+    nor a UsageError: what was expected is a bad model. Each is told in a sentence, with no
+    traceback.
     """
     problem = None
     if error is not None and (family := family_of(error)):
         problem = Problem(family, str(error))
-        if family == "infrastructure":
+        if family != "product":
             report.outcome = "failed"
             report.__dict__.pop("wasxfail", None)
         if report.outcome == "failed":

@@ -18,6 +18,20 @@ KEPT_BYTES = 8 * 1024 * 1024
 _TICK_S = 0.5
 
 
+#: Signals by which a process breaks down by itself; any other was sent to it from outside.
+CRASHES = frozenset(
+    {
+        signal.SIGSEGV,
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGILL,
+        signal.SIGFPE,
+        signal.SIGTRAP,
+        signal.SIGSYS,
+    }
+)
+
+
 @dataclass(frozen=True)
 class ChildResult:
     """A finished child. ``returncode`` is -N where signal N ended it, as in :mod:`subprocess`.
@@ -33,6 +47,11 @@ class ChildResult:
     timed_out: bool = False
 
     @property
+    def ended_from_outside(self) -> bool:
+        """Whether a time limit or somebody's signal ended it: no fault of what it worked on."""
+        return self.timed_out or (self.returncode < 0 and -self.returncode not in CRASHES)
+
+    @property
     def ending(self) -> str:
         """How it ended, for people: "exit 3", "killed by SIGABRT", "time limit of 20 s"."""
         if self.timed_out:
@@ -43,6 +62,14 @@ class ChildResult:
             except ValueError:
                 return f"it was killed by signal {-self.returncode}"
         return f"exit {self.returncode}"
+
+
+def die_with_parent() -> None:
+    """To be called first in a child's ``main``: it must not outlive a parent that is killed."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # Linux only; elsewhere the time limit must do
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def run_child(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_qnnctx.errors import InfrastructureError, UsageError
@@ -20,32 +19,35 @@ if TYPE_CHECKING:
 class Registry:
     """Looks names up among what the hooks offer; a later registration wins a name.
 
+    The hooks are asked each time: a conftest.py further down is loaded during collection.
+
     ``hook`` is the ``hook`` attribute of a pluggy manager that knows :mod:`.hookspecs`.
     """
 
     def __init__(self, hook: Any) -> None:
         self._hook = hook
 
-    @cached_property
+    @property
     def gates(self) -> Mapping[str, Gate]:
         """Gates by name, in the order in which they are judged and shown."""
         return self._named("pytest_qnnctx_gates")
 
-    @cached_property
+    @property
     def metrics(self) -> Mapping[str, Metric]:
         """Task metrics by name."""
         return self._named("pytest_qnnctx_metrics")
 
-    @cached_property
+    @property
     def toolchains(self) -> Mapping[str, Toolchain]:
         """Toolchains by name, best first."""
         return self._named("pytest_qnnctx_toolchains")
 
-    @cached_property
-    def _runners(self) -> Mapping[str, Runner]:
+    @property
+    def runners(self) -> Mapping[str, Runner]:
+        """Runners by name."""
         return self._named("pytest_qnnctx_runners")
 
-    @cached_property
+    @property
     def transports(self) -> Mapping[str, TransportFactory]:
         """Transports by the name that boards.yaml uses."""
         merged: dict[str, TransportFactory] = {}
@@ -73,7 +75,7 @@ class Registry:
 
     def runner(self, name: str) -> Runner:
         """Raises UsageError where no runner has that name."""
-        return _look_up("runner", name, self._runners)  # type: ignore[no-any-return]
+        return _look_up("runner", name, self.runners)  # type: ignore[no-any-return]
 
     def toolchain(self, name: str) -> tuple[Toolchain, str]:
         """The toolchain called ``name`` and how it was chosen; ``auto`` takes the first at hand.

@@ -22,16 +22,18 @@ def write_summary(
     records = tally.records
     quiet = terminal.config.get_verbosity() < 0
     judged = [r for r in records if r.gates and not (quiet and _all_passed(r))]
-    terminal.write_sep("=", "qnnctx: gates")
+    gates = [gate for record in records for gate in record.gates]
+    if gates or tally.infrastructure or missing:
+        terminal.write_sep("=", "qnnctx: gates")
     for line in table_lines(judged, terminal._tw.fullwidth):
         if line.good is None:
             terminal.write_line(line.text, bold=True)
         else:
             terminal.write_line(line.text, green=line.good, red=not line.good)
-    gates = [gate for record in records for gate in record.gates]
     passed = sum(gate["verdict"] == "pass" for gate in gates)
     tests = sum(bool(record.gates) for record in records)
-    terminal.write_line(f"{passed} of {len(gates)} gates passed, in {_counted(tests, 'test')}")
+    if gates:
+        terminal.write_line(f"{passed} of {len(gates)} gates passed, in {_counted(tests, 'test')}")
     errors = [r for r in tally.records if r.problem and r.problem.family == "infrastructure"]
     if errors:
         terminal.write_line(

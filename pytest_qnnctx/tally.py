@@ -47,6 +47,10 @@ class Tally:
             else:
                 self.other_failures += 1
 
+    def add_collection(self, *, failed: bool) -> None:
+        """Count a file that could not be collected."""
+        self.other_failures += failed
+
     @property
     def missing(self) -> list[str]:
         """Collected tests without any report."""
@@ -57,9 +61,9 @@ class Tally:
 
         ``stopped`` is True where pytest was told to stop early (``-x``, ``--maxfail``).
         """
-        if pytests_own not in (0, 1) or stopped:
+        if pytests_own not in (0, 1):
             return pytests_own
-        if self.missing:
+        if self.missing and not stopped:
             return EXIT_MISSING
         if self.infrastructure and not self.other_failures:
             return EXIT_INFRASTRUCTURE

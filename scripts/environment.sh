@@ -30,5 +30,5 @@ make_environment() {
     python="$(find_python)" || return 1
     need_venv_module "$python" || return 1
     [ -x "$folder/bin/python" ] || "$python" -m venv "$folder" || return 1
-    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[$extras]"
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile -e ".[$extras]"
 }

@@ -72,7 +72,8 @@ def conclude(path: Path, library: Path | None, result: ChildResult) -> ChildRepo
         return ChildReport(last["metadata"], last["options"])
     if last.get("stage") == "failed" and not result.timed_out:
         raise _failed(path, library, last)
-    if not any(line.get("stage") == "loaded" for line in lines):
+    from_outside = result.ended_from_outside and not result.timed_out
+    if from_outside or not any(line.get("stage") == "loaded" for line in lines):
         raise InfrastructureError(
             f"The process that reads {path} did not come to the file: {result.ending}."
             f"{_tail(result.stderr)}",

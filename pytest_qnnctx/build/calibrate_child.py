@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_qnnctx.process import die_with_parent
+
 Array = npt.NDArray[np.generic]
 
 #: Before this opset, ONNX's own DequantizeLinear has no axis.
@@ -121,6 +123,7 @@ def _ranges(request: Mapping[str, Any]) -> None:
 
 def main() -> int:
     """Read the request and do it."""
+    die_with_parent()
     request = json.loads(Path(sys.argv[1]).read_text())
     try:
         {"quantize": _quantize, "ranges": _ranges}[request["mode"]](request)

@@ -12,6 +12,8 @@ import json
 import sys
 from pathlib import Path
 
+from pytest_qnnctx.process import die_with_parent
+
 PROVIDER = "QNNExecutionProvider"
 
 
@@ -33,6 +35,7 @@ def compile_context(model: str, context: str, options: dict[str, str]) -> None:
 
 def main() -> int:
     """Read the request and compile."""
+    die_with_parent()
     request = json.loads(Path(sys.argv[1]).read_text())
     try:
         compile_context(request["model"], request["context"], request["options"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import re
-import signal
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PACKAGE = "onnxruntime-qnn"
 _BUILD_ID = re.compile(rb"v(\d+\.\d+\.\d+\.\d{6,})")
+#: A compiler that fails with less free space than this (bytes) failed for the lack of it.
+_LEAST_FREE_BYTES = 4 * 1024 * 1024
 _INSTALL = "install it: pip install 'pytest-qnnctx[sim]' (x86-64 or aarch64 Linux, glibc 2.35+)"
 
 
@@ -91,7 +93,7 @@ class OrtToolchain:
         floating = write_for_compiler(prepared.path, source)
         dumped = work / "compiled"
         dumped.mkdir()
-        context = work / f"{model.path.stem}_ctx.onnx"
+        context = work / "context.onnx"
         ask = work / "request.json"
         options = {
             **self._provider_options(target),
@@ -169,10 +171,15 @@ def _refusal(
 ) -> BuildFailed | InfrastructureError:
     model, target = request.model, request.target
     subject = f"{model.name} ({model.path.name})"
-    if result.timed_out or -result.returncode in (signal.SIGKILL, signal.SIGTERM):
+    if result.ended_from_outside or "KeyboardInterrupt" in log:
         return InfrastructureError(
             f"compiling {subject} for {target} was ended: {result.ending}",
             next_step="look for a lack of memory, and for who ended it",
+        )
+    if shutil.disk_usage(request.workdir).free < _LEAST_FREE_BYTES or "No space left" in log:
+        return InfrastructureError(
+            f"compiling {subject} for {target} failed with a full disk at '{request.workdir}'",
+            next_step="free some space, or choose another directory with --qnnctx-cache-dir",
         )
     if "ModuleNotFoundError" in log or "ImportError" in log:
         return InfrastructureError(

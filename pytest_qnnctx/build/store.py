@@ -36,7 +36,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._+-]+")
 
 def binary_name(model: str, quantization: str, htp_arch: str) -> str:
     """The file name of a binary: ``classifier_w8a8_v68.bin``."""
-    stem = _UNSAFE.sub("_", model).strip("._") or "model"
+    stem = _UNSAFE.sub("_", model).strip("._")[:100] or "model"
     return f"{stem}_{quantization}_{htp_arch}.bin"
 
 
@@ -59,9 +59,11 @@ class Store:
             binary = entry / binary_name(
                 provenance.model, provenance.quantization, str(provenance.target["htp_arch"])
             )
+            if provenance.key != key:
+                raise ValueError("the entry is another model's")
             if file_sha256(binary) != provenance.sha256:
                 raise ValueError("the binary's bytes are not those that were built")
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         quantized = entry / QUANTIZED_FILE
         return Artifact(

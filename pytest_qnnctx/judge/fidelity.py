@@ -26,6 +26,7 @@ SCALE_RANGE = (0.5, 2.0)
 _STEPS = 4.0
 #: The same where the step is unknown, as a share of the largest reference value.
 _SHARE = 0.02
+WITHIN_STEPS = f"FP32 values are within {_STEPS:g} quantization steps of zero"
 #: A constant output is suspicious where the reference varies by more than this share of its peak.
 _VARIES = 0.1
 #: An unknown step is taken as that of 8 bits over [0, 1] where the reference's peak is smaller
@@ -170,7 +171,7 @@ def _scale(
         # The binary's own step may be what is wrong: it must not excuse values far too large.
         if step and peak_device > SCALE_RANGE[1] * peak + 2 * _STEPS * step:
             return None, "", (f"reaches {peak_device:.3g}, FP32 only {peak:.3g}",)
-        return None, f"FP32 values are within {_STEPS:g} quantization steps of zero", ()
+        return None, WITHIN_STEPS, ()
     slope = dot / energy
     low, high = SCALE_RANGE
     if low <= slope <= high:

@@ -32,6 +32,8 @@ def _judge(condition: Condition, measurements: Measurements) -> Verdict:
         return _bug(condition, f"raised {type(error).__name__}: {error}")
     if not isinstance(verdict, Verdict):
         return _bug(condition, f"returned {type(verdict).__name__}, not a Verdict")
+    if not isinstance(verdict.outcome, Outcome) or not isinstance(verdict.evidence, str):
+        return _bug(condition, "returned a Verdict without an Outcome, or without a sentence")
     if verdict.outcome is not Outcome.PASS:
         return verdict
     measured = verdict.measured

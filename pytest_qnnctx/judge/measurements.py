@@ -56,7 +56,8 @@ class Outputs:
     """What came out, sample by sample (``{output: float32 array}``), beside the targets.
 
     ``device``: the context binary on the board. ``reference``: the FP32 model on the host, None
-    with ``reference_missing`` saying why. ``quantized``: the quantized ONNX on the host's CPU,
+    with ``reference_missing`` saying why there is none to be had, or ``reference_failed`` why the
+    one that was given did not run. ``quantized``: the quantized ONNX on the host's CPU,
     taken only when a metric failed, to tell the quantization's loss from the backend's.
     """
 
@@ -64,6 +65,7 @@ class Outputs:
     device: Sequence[Mapping[str, Array]]
     reference: Sequence[Mapping[str, Array]] | None = None
     reference_missing: str = ""
+    reference_failed: str = ""
     quantized: Sequence[Mapping[str, Array]] | None = None
     quantized_missing: str = ""
 

@@ -156,6 +156,11 @@ def as_score(result: Any, count: int, name: str) -> Score:
     Raises UsageError for anything else; a bool is no score.
     """
     if isinstance(result, Score):
+        if result.count != count:
+            raise UsageError(
+                f"metric '{name}' scored {result.count} samples where there are {count}",
+                next_step="return Score(value, len(targets))",
+            )
         return result
     no_number = (
         isinstance(result, bool | str | bytes) or str(getattr(result, "dtype", "")) == "bool"

@@ -34,7 +34,10 @@ def check_writable(path: Path | None) -> None:
     if path is None:
         return
     try:
+        path = path.resolve()  # a link is followed, not replaced
         path.parent.mkdir(parents=True, exist_ok=True)
+        if _is_special(path):
+            return
         if path.is_dir():
             raise IsADirectoryError(21, "it is a directory")
         with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent):
@@ -53,6 +56,10 @@ def write_json(path: Path, report: dict[str, Any]) -> None:
     """
     text = json.dumps(report, indent=2, allow_nan=False) + "\n"
     try:
+        path = path.resolve()
+        if _is_special(path):
+            path.write_text(text)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
@@ -68,3 +75,8 @@ def write_json(path: Path, report: dict[str, Any]) -> None:
             f"the JSON report '{path}' could not be written: {error.strerror or error}",
             next_step="choose another file with --qnnctx-json",
         ) from error
+
+
+def _is_special(path: Path) -> bool:
+    """Whether ``path`` is a device or a pipe, which is written to and must not be replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()

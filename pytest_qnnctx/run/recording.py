@@ -8,19 +8,21 @@ emulated, and as recorded, with the date.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
 import tempfile
-import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_qnnctx.binary.info import BinaryInfo
 from pytest_qnnctx.boards.board import BoardFacts
 from pytest_qnnctx.boards.session import BoardSession
+from pytest_qnnctx.errors import InfrastructureError
 from pytest_qnnctx.model import Artifact
 from pytest_qnnctx.run.runner import Runner, RunResult
 from pytest_qnnctx.samples import samples_sha256
@@ -67,6 +69,7 @@ class RecordingRunner:
             "samples": samples_sha256(samples),
             "repeats": repeats,
             "runner": self.name,
+            "code": _code_sha256(self._inner),
             "engine": self._facts.engine,
         }
         text = json.dumps(asked, sort_keys=True)
@@ -84,6 +87,20 @@ class RecordingRunner:
         return result
 
 
+@cache
+def _files_sha256(files: tuple[Path, ...]) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _code_sha256(runner: Runner) -> str:
+    """A hash of the code that runs and decodes: a record must not outlive a mistake in it."""
+    files = {Path(str(inspect.getsourcefile(cls))) for cls in type(runner).__mro__[:-1]}
+    package = Path(__file__).parent.parent
+    for folder in ("netrun", "run"):
+        files.update((package / folder).glob("*.py"))
+    return _files_sha256(tuple(sorted(file for file in files if file.is_file())))
+
+
 def _read(path: Path) -> RunResult | None:
     """The recorded run, or None where there is none or it is damaged."""
     import numpy as np
@@ -93,7 +110,7 @@ def _read(path: Path) -> RunResult | None:
             head = json.loads(str(data["head"]))
             names, count = head["outputs"], head["count"]
             arrays = [data[f"output_{index}"] for index in range(len(names))]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except Exception:  # numpy and zipfile raise a dozen kinds for damaged files
         return None
     outputs = tuple(
         {name: array[i] for name, array in zip(names, arrays, strict=True)} for i in range(count)
@@ -126,12 +143,18 @@ def _write(path: Path, result: RunResult) -> None:
         f"output_{index}": np.stack([output[name] for output in result.outputs])
         for index, name in enumerate(names)
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, head=np.array(json.dumps(head)), **arrays)  # type: ignore[arg-type]
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, head=np.array(json.dumps(head)), **arrays)  # type: ignore[arg-type]
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise InfrastructureError(
+            f"the run could not be recorded in '{path.parent}': {error.strerror or error}",
+            next_step="free some space, or choose another directory with --qnnctx-cache-dir",
+        ) from error

@@ -179,3 +179,8 @@ def write(folder: Path, name: str, model: onnx.ModelProto, samples=None) -> None
     if samples is not None:
         text = json.dumps(encodings(model, samples))
         (folder / f"{name}.encodings").write_text(text)
+
+
+def noise(side: int) -> np.ndarray:
+    """One picture of noise, 1x3xsidexside."""
+    return np.random.default_rng(4).uniform(0, 1, (1, 3, side, side)).astype(np.float32)

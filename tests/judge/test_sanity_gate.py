@@ -136,12 +136,12 @@ def test_one_sample_cannot_be_stuck(seen, reference):
 
 
 @pytest.mark.parametrize("step", [1 / 255, None])
-def test_a_heat_map_of_empty_pictures_may_be_rounded_to_zero(step, seen):
+def test_a_heat_map_of_empty_pictures_alone_shows_nothing(step, seen):
     rng = np.random.default_rng(3)
     reference = [{"y": rng.uniform(0, 0.0019, 64).astype(np.float32)} for _ in range(5)]
     device = each(reference, lambda a: quantize(a, 1 / 255))
     verdict = judged(seen(device, reference, step))
-    assert verdict.outcome is Outcome.PASS
+    assert verdict.outcome is Outcome.INCONCLUSIVE
     assert "quantization steps" in verdict.evidence
     scaled = each(reference, lambda a: a * 1000)
     assert judged(seen(scaled, reference, step)).outcome is Outcome.FAIL

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Hashable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -282,7 +283,7 @@ def _score(
     """
     copies = [{name: array.copy() for name, array in sample.items()} for sample in outputs]
     try:
-        score = as_score(metric(copies, list(targets)), len(copies), metric.name)
+        score = as_score(metric(copies, deepcopy(list(targets))), len(copies), metric.name)
         classes = {label: float(value) for label, value in score.per_class.items()}
         return Score(float(score.value), int(score.count), classes)
     except QnnctxError as error:

@@ -49,6 +49,8 @@ class OutputsSane:
             first = [f"{name} (sample {samples[0]})" for name, samples in bad.items()]
             evidence = f"NaN or infinity in {listed(first)}"
             return answer.fails("NaN or infinity", evidence, non_finite=bad)
+        if outputs.reference is None and outputs.reference_failed:
+            return answer.unknown(f"nothing to compare with: {outputs.reference_failed}")
         if outputs.reference is None:
             why = outputs.reference_missing or "not taken"
             evidence = f"{plural(count, 'sample')} finite; scale not judged, no reference: {why}"
@@ -61,7 +63,7 @@ class OutputsSane:
 
 
 def _against_reference(answer: Answer, outputs: Outputs, binary: BinaryInfo | None) -> Verdict:
-    from pytest_qnnctx.judge.fidelity import compare, form_problems
+    from pytest_qnnctx.judge.fidelity import WITHIN_STEPS, compare, form_problems
 
     reference = outputs.reference or ()
     if wrong := form_problems(outputs.device, reference):
@@ -85,6 +87,10 @@ def _against_reference(answer: Answer, outputs: Outputs, binary: BinaryInfo | No
         measured = worst if worst is not None else "not sane"
         return answer.fails(measured, listed(problems), problems=problems, **details)
     samples = plural(len(outputs.device), "sample")
+    if worst is None and all(reason == WITHIN_STEPS for reason in skipped.values()):
+        # Either the data excites nothing, or the binary's own steps are what is wrong.
+        why = f"nothing to judge: all {WITHIN_STEPS}; give data that excites the outputs"
+        return answer.unknown(why, None, **details)
     if worst is None:
         why = listed(dict.fromkeys(skipped.values()), 1)
         return answer.passes("finite", f"{samples} finite; scale not judged: {why}", **details)
