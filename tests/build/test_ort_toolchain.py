@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from pytest_qnnctx.build.builder import build_artifact
-from pytest_qnnctx.build.ort_toolchain import OrtToolchain, qnn_build_id
+from pytest_qnnctx.build.ort_toolchain import OrtToolchain, _Announcer, qnn_build_id
 from pytest_qnnctx.build.store import Store
 from pytest_qnnctx.errors import BuildFailed, ProductFailure, UsageError
 from pytest_qnnctx.model import Artifact, Model, Target
@@ -196,3 +196,11 @@ def test_what_is_no_model(tmp_path, content):
     (tmp_path / "bad.onnx").write_bytes(content)
     with pytest.raises((ProductFailure, UsageError), match=r"bad\.onnx"):
         build(Model(tmp_path / "bad.onnx"), tmp_path)
+
+
+def test_a_long_build_says_that_it_still_runs():
+    told: list[str] = []
+    announce = _Announcer(told.append, "compiling net")
+    for seconds in (1.0, 4.9, 5.1, 6.0, 10.2, 11.0, 40.0):
+        announce(seconds)
+    assert told == ["compiling net: 5 s", "compiling net: 10 s", "compiling net: 40 s"]
