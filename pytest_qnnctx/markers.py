@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +35,9 @@ def marker_lines(registry: Registry) -> list[str]:
     return [MODEL_LINE, *gates]
 
 
-def asks_for_gates(item: pytest.Item, registry: Registry) -> bool:
-    """Whether a marker on ``item`` asks for a gate."""
-    return any(mark.name in registry.gates for mark in item.iter_markers())
+def asks_for_gates(item: pytest.Item, gates: Collection[str]) -> bool:
+    """Whether a marker on ``item`` asks for one of ``gates``."""
+    return any(mark.name in gates for mark in item.iter_markers())
 
 
 def conditions_of(item: pytest.Item, registry: Registry) -> tuple[Condition, ...]:
@@ -83,25 +82,30 @@ def _limits(
     return metric if isinstance(metric, str | None) else id(metric), limits
 
 
-def check_markers(item: pytest.Item, registry: Registry, registered: frozenset[str]) -> None:
+def check_markers(
+    item: pytest.Item, registry: Registry, gates: Collection[str], registered: Collection[str]
+) -> None:
     """Raise UsageError where a marker of ours cannot be what was meant.
 
     That is: arguments that have no acceptable form, and, on a test that is ours, a marker that
-    nobody ``registered`` and that looks like a gate's name: its gate would not be judged.
+    nobody ``registered`` and that looks like a gate's name: its gate would not be judged. ``gates``
+    are the registry's names, asked for once for all tests.
     """
+    from difflib import get_close_matches
+
     mark = item.get_closest_marker(MODEL_MARKER)
     if mark is not None:
         _arguments(item, mark)
     ours = mark is not None or NAMES.intersection(getattr(item, "fixturenames", ()))
     for other in item.iter_markers() if ours else ():
-        if other.name in registered or other.name in registry.gates:
+        if other.name in registered or other.name in gates:
             continue
-        if close := get_close_matches(other.name, [*registry.gates, MODEL_MARKER], 1, 0.75):
+        if close := get_close_matches(other.name, [*gates, MODEL_MARKER], 1, 0.75):
             raise UsageError(
                 f"{item.nodeid}: there is no marker {other.name}",
                 next_step=f"did you mean {close[0]}? Nothing was judged by it",
             )
-    if asks_for_gates(item, registry):
+    if asks_for_gates(item, gates):
         conditions_of(item, registry)
         if getattr(item, "fixturenames", None) is None:
             raise UsageError(f"{item.nodeid}: a gate's marker needs a test function")

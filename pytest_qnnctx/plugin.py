@@ -125,25 +125,34 @@ def pytest_report_header(config: pytest.Config) -> list[str] | None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check the markers before anything runs; a gate's marker brings the acceptance with it."""
-    from pytest_qnnctx.markers import asks_for_gates, check_markers
+    from pytest_qnnctx.markers import MODEL_MARKER, asks_for_gates, check_markers
 
     registry = config.stash[WORKBENCH].registry
+    gates = frozenset(registry.gates)
     lines = config.getini("markers")
-    registered = frozenset(line.partition(":")[0].partition("(")[0].strip() for line in lines)
+    registered = {line.partition(":")[0].partition("(")[0].strip() for line in lines}
+    registered |= _PYTESTS_OWN
     mistakes = []
-    for item in items:
+    marks = gates | {MODEL_MARKER}
+    concerned = [
+        item
+        for item in items
+        if not NAMES.isdisjoint(getattr(item, "fixturenames", ()))
+        or any(mark.name in marks for mark in item.iter_markers())
+    ]
+    for item in concerned:
         try:
-            check_markers(item, registry, registered | _PYTESTS_OWN)
+            check_markers(item, registry, gates, registered)
         except UsageError as error:
             mistakes.append(str(error))
     if mistakes:
         raise pytest.UsageError("\n".join(mistakes))
-    for item in items:
+    for item in concerned:
         names: list[str] = getattr(item, "fixturenames", [])
-        if asks_for_gates(item, registry) and "acceptance" not in names:
+        if asks_for_gates(item, gates) and "acceptance" not in names:
             # Not in place: the tests of one parametrized function share the list.
             item.fixturenames = [*names, "acceptance"]  # type: ignore[attr-defined]
-    if any(NAMES.intersection(getattr(item, "fixturenames", ())) for item in items):
+    if any(NAMES.intersection(getattr(item, "fixturenames", ())) for item in concerned):
         from pytest_qnnctx.outcomes import watch
 
         watch(config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from pytest_qnnctx.errors import InfrastructureError, UsageError
@@ -109,6 +108,8 @@ def _bad_offer(hook: str, why: str) -> UsageError:
 def _look_up(kind: str, name: str, known: Mapping[str, Any]) -> Any:
     if name in known:
         return known[name]
+    from difflib import get_close_matches
+
     close = get_close_matches(name, known, 1)
     hint = f"did you mean '{close[0]}'?" if close else f"known: {', '.join(sorted(known))}"
     raise UsageError(f"there is no {kind} '{name}'", next_step=hint)

@@ -30,5 +30,9 @@ make_environment() {
     python="$(find_python)" || return 1
     need_venv_module "$python" || return 1
     [ -x "$folder/bin/python" ] || "$python" -m venv "$folder" || return 1
-    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile -e ".[$extras]"
+    # Installed already, and nothing has changed what is wanted since.
+    [ "$folder/.extras-$extras" -nt pyproject.toml ] && return 0
+    echo "Installing into $folder what is needed; this takes about half a minute." >&2
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile -e ".[$extras]" &&
+        touch "$folder/.extras-$extras"
 }
