@@ -1,18 +1,20 @@
 """From libQnnSystem's structures in memory to plain values.
 
-Follows no pointer that is null and no count that is absurd; but a wild pointer cannot be told from
-a good one, so this runs in a process that may die.
+Follows no pointer that is null or leads nowhere and no count that is absurd. What the library
+itself does to a damaged file cannot be helped, so this runs in a process that may die.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from collections.abc import Callable, Mapping
 from ctypes import Structure, sizeof
 from typing import Any
 
 from pytest_qnnctx.binary import qnn_system as qnn
+from pytest_qnnctx.binary.memory import Form, bytes_at, structure_at, text_at
 
 MAX_RANK = 16
 MAX_DIMENSION = 2**31 - 1
@@ -20,7 +22,6 @@ MAX_GRAPHS = 4096
 MAX_TENSORS = 65536
 MAX_NAME_BYTES = 65536
 _VERSIONS_TO_COME = 5
-_LOWEST_ADDRESS = 65536  # nothing is mapped below it
 # No HTP allots VTCM in pieces this small: such a number counts MiB.
 _SMALLEST_VTCM_BYTES = 4096
 
@@ -42,7 +43,7 @@ def describe(address: int) -> dict[str, Any]:
     ``optimization_level``, ``hvx_threads`` (None where not told).
     Raises Malformed and UnknownLayout.
     """
-    info = qnn.BinaryInfo.from_address(address)
+    info = _read(qnn.BinaryInfo, address, "the binary info")
     version = info.version
     _check_version(version, 3, "binary info")
     body = info.u.v3 if version == 3 else info.u.v1
@@ -66,17 +67,18 @@ def _graph_entries(address: int | None, count: int) -> list[Any]:
         raise Malformed(f"it counts {count} graphs")
     forms = {1: qnn.GraphInfoV1, 2: qnn.GraphInfoV2, 3: qnn.GraphInfoV3}
     places = _places(address, count, forms, _is_graph, "graph info")
-    return [forms[_version_at(at)].from_address(at) for at in places]
+    return [_read(forms[_version_at(at)], at, "a graph") for at in places]
 
 
 def _is_graph(at: int) -> bool:
-    entry = qnn.GraphInfoV1.from_address(at)
+    entry = structure_at(qnn.GraphInfoV1, at)
     return (
-        entry.version in (1, 2, 3)
-        and _is_pointer(entry.name)
-        and (entry.num_inputs == 0 or _is_pointer(entry.inputs))
+        entry is not None
+        and entry.version in (1, 2, 3)
+        and _is_name(entry.name)
+        and (entry.num_inputs == 0 or _is_tensor(entry.inputs))
         and 1 <= entry.num_outputs <= MAX_TENSORS
-        and _is_pointer(entry.outputs)
+        and _is_tensor(entry.outputs)
     )
 
 
@@ -96,9 +98,9 @@ def _graph_blob(entry: Any) -> dict[str, int | None]:
     )
     if not isinstance(entry, qnn.GraphInfoV3) or not entry.blob:
         return {**untold}
-    if entry.blob_size < sizeof(qnn.GraphBlob) or _version_at(entry.blob) != 1:
+    blob = structure_at(qnn.GraphBlob, entry.blob)
+    if blob is None or entry.blob_size < sizeof(qnn.GraphBlob) or blob.version != 1:
         return {**untold}
-    blob = qnn.GraphBlob.from_address(entry.blob)
     vtcm = blob.vtcm if blob.vtcm >= _SMALLEST_VTCM_BYTES else blob.vtcm * 2**20
     return {
         "spill_fill_bytes": blob.spill_fill,
@@ -111,8 +113,8 @@ def _graph_blob(entry: Any) -> dict[str, int | None]:
 def _context_metadata(body: Any) -> dict[str, int | None]:
     told: dict[str, int | None] = {"soc_model": body.soc_model or None, "dsp_arch": None}
     if body.metadata and body.metadata_size >= sizeof(qnn.ContextBlob):
-        blob = qnn.ContextBlob.from_address(body.metadata)
-        if blob.version == 1 and body.backend_id == qnn.HTP_BACKEND:
+        blob = structure_at(qnn.ContextBlob, body.metadata)
+        if blob is not None and blob.version == 1 and body.backend_id == qnn.HTP_BACKEND:
             told["dsp_arch"] = blob.dsp_arch or None
     return told
 
@@ -122,7 +124,7 @@ def _add_spill_of_hw_info(body: Any, graphs: list[dict[str, Any]]) -> None:
     if not body.hw_info or body.backend_id != qnn.HTP_BACKEND:
         return
     for start in range(0, body.hw_info_size - step + 1, step):
-        blob = qnn.HwInfoBlob.from_address(body.hw_info + start)
+        blob = _read(qnn.HwInfoBlob, body.hw_info + start, "the hardware info")
         index = blob.graph_index & 0xFFFFFFFF
         if blob.version == 1 and index < len(graphs):
             graphs[index]["spill_fill_bytes"] = blob.spill_fill
@@ -135,7 +137,7 @@ def _tensors(address: int | None, count: int, what: str) -> list[dict[str, Any]]
         return []
     forms = {1: qnn.TensorV1, 2: qnn.Tensor}
     places = _places(address, count, forms, _is_tensor, f"tensor ({what})")
-    return [_tensor(qnn.TensorV1.from_address(at).body, what) for at in places]
+    return [_tensor(_read(qnn.TensorV1, at, what).body, what) for at in places]
 
 
 def _tensor(body: Any, what: str) -> dict[str, Any]:
@@ -144,7 +146,10 @@ def _tensor(body: Any, what: str) -> dict[str, Any]:
         raise Malformed(f"{what} {name!r} has rank {body.rank}")
     if body.rank and not body.dimensions:
         raise Malformed(f"{what} {name!r} has no dimensions")
-    shape = list((ctypes.c_uint32 * body.rank).from_address(body.dimensions)) if body.rank else []
+    raw = bytes_at(body.dimensions, 4 * body.rank) if body.rank else b""
+    if raw is None:
+        raise Malformed(f"{what} {name!r} has its dimensions nowhere in memory")
+    shape = list((ctypes.c_uint32 * body.rank).from_buffer_copy(raw))
     if any(size > MAX_DIMENSION for size in shape):
         raise Malformed(f"{what} {name!r} has shape {shape}")
     scale, offset = _per_tensor(body.quantize)
@@ -171,13 +176,19 @@ def _per_tensor(quantize: Any) -> tuple[float | None, int | None]:
     return form.scale, form.offset
 
 
-def _is_tensor(at: int) -> bool:
-    body = qnn.TensorV1.from_address(at).body
+def _is_tensor(at: int | None) -> bool:
+    tensor = structure_at(qnn.TensorV1, at)
+    if tensor is None:
+        return False
+    body = tensor.body
+    # The definition tells where the unused end of an element holds what looks like a beginning: by
+    # the smaller step it would be the lower half of the next tensor's pointer to its name.
     return (
-        _version_at(at) in (1, 2)
-        and _is_pointer(body.name)
+        tensor.version in (1, 2)
+        and body.quantize.definition in qnn.DEFINITIONS
         and body.rank <= MAX_RANK
-        and (body.rank == 0 or _is_pointer(body.dimensions))
+        and (body.rank == 0 or bytes_at(body.dimensions, 4 * body.rank) is not None)
+        and _is_name(body.name)
     )
 
 
@@ -214,18 +225,27 @@ def _check_version(version: int, newest: int, what: str) -> None:
         raise Malformed(f"it has a {what} of version {version}")
 
 
-def _is_pointer(value: int | None) -> bool:
-    return value is not None and value >= _LOWEST_ADDRESS
+def _is_name(pointer: int | None) -> bool:
+    return text_at(pointer, MAX_NAME_BYTES) is not None
 
 
 def _version_at(address: int) -> int:
-    return ctypes.c_uint32.from_address(address).value
+    return int.from_bytes(bytes_at(address, 4) or b"", sys.byteorder)
+
+
+def _read(form: type[Form], address: int, what: str) -> Form:
+    found = structure_at(form, address)
+    if found is None:
+        raise Malformed(f"{what} is nowhere in memory")
+    return found
 
 
 def _text(pointer: int | None, what: str) -> str:
     if not pointer:
         raise Malformed(f"{what} is missing")
-    raw = ctypes.string_at(pointer)
+    raw = text_at(pointer, MAX_NAME_BYTES)
+    if raw is None:
+        raise Malformed(f"{what} is nowhere in memory")
     if len(raw) > MAX_NAME_BYTES:
         raise Malformed(f"{what} has {len(raw)} bytes")
     try:

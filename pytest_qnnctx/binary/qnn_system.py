@@ -24,6 +24,8 @@ HTP_BACKEND = 6
 
 #: ``QuantizeParams.definition`` where an encoding is given.
 DEFINED = 1
+#: All it can be: made by the backend, given, none.
+DEFINITIONS = (0, DEFINED, 0x7FFFFFFF)
 #: ``QuantizeParams.encoding``: one scale and offset for the tensor, without and with a bit width.
 SCALE_OFFSET = 0
 BW_SCALE_OFFSET = 2

@@ -165,6 +165,48 @@ def test_several_new_graphs_with_new_tensors(memory):
         assert [tensor["name"] for tensor in graph["outputs"]] == ["y", "x"]
 
 
+WILD = 0x2B0000004B
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_lies_in_the_unused_end_of_an_element_is_not_read(memory, version):
+    """Whatever was in that memory before: a version, and a pointer that leads nowhere, or a good
+    one. The library does not clear it, so a file was called damaged once in some ten thousand."""
+    graphs = (qnn.GraphInfoV3 * 2)()
+    for slot in graphs:
+        slot.version = 1
+        memory.graph(slot, "g", (X, Z), (Y, X))
+    info = context(memory, 2, graphs)
+    for pointer in (WILD, memory.text("old"), graphs[0].inputs):
+        for slot in graphs:
+            slot.num_updateable, slot.updateable = version, pointer
+            slot.blob_size, slot.blob, slot.start_op = 1, pointer, 1
+            for at in (slot.inputs, slot.outputs):
+                ctypes.c_uint32.from_address(at + 120).value = version
+                ctypes.c_uint64.from_address(at + 136).value = pointer
+        for graph in describe(addressof(info))["graphs"]:
+            assert [tensor["name"] for tensor in graph["inputs"]] == ["x", "z"]
+            assert [tensor["name"] for tensor in graph["outputs"]] == ["y", "x"]
+
+
+@pytest.mark.parametrize("where", ["info", "graphs", "name", "inputs", "tensor", "dimensions"])
+def test_a_pointer_that_leads_nowhere_is_damage(memory, where):
+    graphs = graph_v3(memory, None, inputs=(X, Z))
+    info = context(memory, 3, graphs)
+    tensor = qnn.Tensor.from_address(graphs[0].inputs).body
+    at = addressof(info)
+    if where == "info":
+        at = WILD
+    elif where == "graphs":
+        info.u.v3.graphs = WILD
+    elif where in ("name", "inputs"):
+        setattr(graphs[0], where, WILD)
+    else:
+        setattr(tensor, "name" if where == "tensor" else where, WILD)
+    with pytest.raises(Malformed):
+        describe(at)
+
+
 def test_a_vtcm_size_that_counts_mebibytes(memory):
     info = context(memory, 3, graph_v3(memory, qnn.GraphBlob(1, 0, 8, 3, 0, 4)))
     assert describe(addressof(info))["graphs"][0]["vtcm_bytes"] == 8 * 2**20
