@@ -7,20 +7,9 @@ import signal
 from pytest_qnnctx.boards.transport import Completed
 from pytest_qnnctx.errors import InfrastructureError, ProductFailure, QnnctxError
 from pytest_qnnctx.netrun import exits
+from pytest_qnnctx.process import CRASHES
 from pytest_qnnctx.run.refusals import why_refused
 
-#: Signals that a process gets for what it does itself; all others come from outside.
-_CRASHES = frozenset(
-    {
-        signal.SIGSEGV,
-        signal.SIGABRT,
-        signal.SIGBUS,
-        signal.SIGILL,
-        signal.SIGFPE,
-        signal.SIGTRAP,
-        signal.SIGSYS,
-    }
-)
 _INSTALL = "install Python >= 3.11, onnxruntime and onnxruntime-qnn on it, and set python: in "
 _TAIL = 1500
 
@@ -88,7 +77,7 @@ def _ended_by(number: int, done: Completed, board: str, binary: str, said: str) 
         name = signal.Signals(number).name
     except ValueError:
         name = f"signal {number}"
-    crashed = number in _CRASHES
+    crashed = number in CRASHES
     if crashed and (exits.LOADING in said or exits.EMULATED in said):
         return ProductFailure(
             f"the QNN runtime crashed on {binary} ({name}) on board {board}: {said}",
