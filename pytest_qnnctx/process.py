@@ -7,10 +7,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 #: Of each stream this many bytes are kept: half from its beginning, half from its end.
@@ -87,23 +88,24 @@ def run_child(
     ``OSError`` where ``argv`` cannot be started.
     """
     started = time.monotonic()
-    child = subprocess.Popen(
-        list(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **env} if env else None,
-        cwd=cwd,
-        start_new_session=True,
-    )
-    timed_out = False
-    try:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        streams = [_Drain(child.stdout), _Drain(child.stderr)]
-        timed_out = not _wait(child.pid, started + time_limit_s, started, on_tick)
-    finally:
-        _kill_group(child)
+    with _held_signals() as deliver:
+        child = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **env} if env else None,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        timed_out = False
+        try:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            streams = [_Drain(child.stdout), _Drain(child.stderr)]
+            timed_out = not _wait(child.pid, started + time_limit_s, started, deliver, on_tick)
+        finally:
+            _kill_group(child)
     texts = [stream.text() for stream in streams]
     return ChildResult(
         tuple(argv),
@@ -115,8 +117,44 @@ def run_child(
     )
 
 
+@contextmanager
+def _held_signals() -> Iterator[Callable[[], None]]:
+    """Keep what signals raise (KeyboardInterrupt ...) back, until it is asked for or at the end.
+
+    Raised between a child's start and the code that ends it, or within that code, it would leave
+    the child running. Gives a function that delivers what has come. Python runs handlers in the
+    main thread alone, so elsewhere there is nothing to hold.
+    """
+    came: list[tuple[Callable[..., object], int, FrameType | None]] = []
+
+    def deliver() -> None:
+        while came:
+            handler, number, frame = came.pop(0)
+            handler(number, frame)
+
+    before: dict[int, Callable[..., object]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for held in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+            number = int(held)
+            handler = signal.getsignal(number)
+            if callable(handler):
+                before[number] = handler
+    try:
+        for number in before:
+            signal.signal(number, lambda n, frame: came.append((before[n], n, frame)))
+        yield deliver
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+        deliver()
+
+
 def _wait(
-    pid: int, deadline: float, started: float, on_tick: Callable[[float], None] | None
+    pid: int,
+    deadline: float,
+    started: float,
+    deliver: Callable[[], None],
+    on_tick: Callable[[float], None] | None,
 ) -> bool:
     """Wait until the child has ended (True) or the deadline has come (False).
 
@@ -125,6 +163,7 @@ def _wait(
     """
     pause, next_tick = 0.001, started + _TICK_S
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        deliver()
         now = time.monotonic()
         if now >= deadline:
             return False

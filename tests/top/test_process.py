@@ -77,6 +77,41 @@ def test_an_exception_while_waiting_ends_the_child(tmp_path):
         os.kill(int(pid_file.read_text()), 0)
 
 
+@pytest.mark.parametrize("where", ["started", "killing"])
+def test_an_interrupt_at_the_worst_moment_ends_the_child_too(tmp_path, where):
+    # In a process of its own: the signal is real, and comes just after the child has been started,
+    # or when it is about to be killed for another reason.
+    code = f"""
+import os, signal, subprocess, sys
+from pytest_qnnctx.process import run_child
+
+def interrupted(function):
+    def call(*args, **more):
+        before = function(*args, **more) if {where!r} == "started" else None
+        os.kill(os.getpid(), signal.SIGINT)
+        sum(range(100))  # bytecodes, between which Python looks for signals
+        return function(*args, **more) if {where!r} == "killing" else before
+    return call
+
+class Popen(subprocess.Popen):
+    def __init__(self, *args, **more):
+        interrupted(super().__init__)(*args, **more) if {where!r} == "started" else super(
+        ).__init__(*args, **more)
+        print(self.pid, flush=True)
+
+subprocess.Popen = Popen
+if {where!r} == "killing":
+    os.killpg = interrupted(os.killpg)
+run_child(["sleep", "60"], time_limit_s=0.2 if {where!r} == "killing" else 50)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=40
+    )
+    assert "KeyboardInterrupt" in done.stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
+
+
 def test_ticks_tell_the_seconds():
     ticks: list[float] = []
     python("import time; time.sleep(1.3)", on_tick=ticks.append)
