@@ -10,6 +10,7 @@ import pluggy
 if TYPE_CHECKING:
     from pytest_qnnctx.boards.transport import TransportFactory
     from pytest_qnnctx.build.toolchain import Toolchain
+    from pytest_qnnctx.config import Settings
     from pytest_qnnctx.judge.gate import Gate
     from pytest_qnnctx.judge.metric import Metric
     from pytest_qnnctx.run.runner import Runner
@@ -18,7 +19,7 @@ hookimpl = pluggy.HookimplMarker("pytest")
 
 
 @hookimpl
-def pytest_qnnctx_toolchains() -> Sequence[Toolchain]:
+def pytest_qnnctx_toolchains(settings: Settings) -> Sequence[Toolchain]:
     """Toolchain ``ort``."""
     from pytest_qnnctx.build.ort_toolchain import OrtToolchain
 

@@ -107,7 +107,8 @@ def _workbench(arguments: argparse.Namespace) -> Workbench:
     def progress(line: str) -> None:
         print(f"qnnctx: {line}", file=sys.stderr, flush=True)
 
-    return Workbench(_settings(arguments), Registry(manager.hook), progress)
+    settings = _settings(arguments)
+    return Workbench(settings, Registry(manager.hook, settings), progress)
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:

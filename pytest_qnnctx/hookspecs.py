@@ -15,6 +15,7 @@ import pluggy
 if TYPE_CHECKING:
     from pytest_qnnctx.boards.transport import TransportFactory
     from pytest_qnnctx.build.toolchain import Toolchain
+    from pytest_qnnctx.config import Settings
     from pytest_qnnctx.judge.gate import Gate
     from pytest_qnnctx.judge.metric import Metric
     from pytest_qnnctx.run.runner import Runner
@@ -23,8 +24,11 @@ hookspec = pluggy.HookspecMarker("pytest")
 
 
 @hookspec
-def pytest_qnnctx_toolchains() -> Sequence[Toolchain]:  # type: ignore[empty-body]
-    """Toolchains, best first. Called once a session, when the first binary is asked for."""
+def pytest_qnnctx_toolchains(settings: Settings) -> Sequence[Toolchain]:  # type: ignore[empty-body]
+    """Toolchains, best first. Called when the first binary is asked for.
+
+    An implementation may leave ``settings`` out.
+    """
 
 
 @hookspec

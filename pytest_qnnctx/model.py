@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_qnnctx.errors import Finding
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -96,7 +98,11 @@ class Provenance:
 
     ``files`` maps a role (onnx, external data, encodings, calibration, reference) to
     ``{"name": ..., "sha256": ...}``. ``float_ops`` and ``host_ops`` are None where the toolchain
-    could not tell: unknown is not "none".
+    could not tell: unknown is not "none". ``asked`` is what the compiler was told and the binary
+    can be held against: ``htp_arch`` ("v68"), ``soc_model``, ``vtcm_mb``, ``optimization_level``,
+    ``hvx_threads``. ``findings`` are worth saying, and did not end the build. ``ddr`` has the
+    compiler's traffic figures in bytes, a mapping a graph (``spill_bytes`` ...), where it prints
+    them.
     """
 
     key: str
@@ -113,6 +119,9 @@ class Provenance:
     float_ops: tuple[str, ...] | None = None
     host_ops: tuple[str, ...] | None = None
     encodings: EncodingsUse | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    ddr: tuple[Mapping[str, int], ...] = ()
     choice: str = ""
     sha256: str = ""
     size_bytes: int = 0
@@ -132,6 +141,8 @@ class Provenance:
             }
             values["encodings"] = EncodingsUse(**use)
         values["commands"] = tuple(tuple(command) for command in values["commands"])
+        values["findings"] = tuple(Finding(**found) for found in values.get("findings", ()))
+        values["ddr"] = tuple(values.get("ddr", ()))
         for name in ("float_ops", "host_ops"):
             if values.get(name) is not None:
                 values[name] = tuple(values[name])

@@ -53,11 +53,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Settings, markers, and the workbench, which opens nothing yet."""
     from pytest_qnnctx.markers import marker_lines
 
-    registry = Registry(config.hook)
     try:
+        settings = _settings(config)
+        registry = Registry(config.hook, settings)
         for line in marker_lines(registry):
             config.addinivalue_line("markers", line)
-        settings = _settings(config)
         config.stash[WORKBENCH] = workbench = Workbench(settings, registry, _Teller(config))
         if settings.board is not None:
             workbench.check()

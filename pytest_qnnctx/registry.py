@@ -10,6 +10,7 @@ from pytest_qnnctx.errors import InfrastructureError, UsageError
 if TYPE_CHECKING:
     from pytest_qnnctx.boards.transport import TransportFactory
     from pytest_qnnctx.build.toolchain import Toolchain
+    from pytest_qnnctx.config import Settings
     from pytest_qnnctx.judge.gate import Gate
     from pytest_qnnctx.judge.metric import Metric
     from pytest_qnnctx.run.runner import Runner
@@ -20,11 +21,13 @@ class Registry:
 
     The hooks are asked each time: a conftest.py further down is loaded during collection.
 
-    ``hook`` is the ``hook`` attribute of a pluggy manager that knows :mod:`.hookspecs`.
+    ``hook`` is the ``hook`` attribute of a pluggy manager that knows :mod:`.hookspecs`;
+    ``settings`` are given to what offers toolchains.
     """
 
-    def __init__(self, hook: Any) -> None:
+    def __init__(self, hook: Any, settings: Settings) -> None:
         self._hook = hook
+        self._settings = settings
 
     @property
     def gates(self) -> Mapping[str, Gate]:
@@ -39,7 +42,7 @@ class Registry:
     @property
     def toolchains(self) -> Mapping[str, Toolchain]:
         """Toolchains by name, best first."""
-        return self._named("pytest_qnnctx_toolchains")
+        return self._named("pytest_qnnctx_toolchains", settings=self._settings)
 
     @property
     def runners(self) -> Mapping[str, Runner]:
@@ -56,10 +59,10 @@ class Registry:
             merged.update(offered)
         return merged
 
-    def _named(self, hook: str) -> dict[str, Any]:
+    def _named(self, hook: str, **given: Any) -> dict[str, Any]:
         """Pluggy calls the last registered first; the built-in ones were registered first."""
         found: dict[str, Any] = {}
-        for offer in reversed(getattr(self._hook, hook)()):
+        for offer in reversed(getattr(self._hook, hook)(**given)):
             if isinstance(offer, str | Mapping) or not isinstance(offer, Iterable):
                 raise _bad_offer(hook, f"{offer!r} is no list")
             for thing in offer:

@@ -23,8 +23,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_qnnctx.boards.transport import Completed, Transport
+from pytest_qnnctx.boards.transport import Transport
 from pytest_qnnctx.errors import InfrastructureError, UsageError
+from pytest_qnnctx.hosts.host import Completed
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SETUP_LIMIT_S = 60.0

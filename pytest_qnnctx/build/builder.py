@@ -14,7 +14,13 @@ from pathlib import Path
 
 from pytest_qnnctx.build.content_key import content_key, file_sha256, hash_files
 from pytest_qnnctx.build.store import PROVENANCE_FILE, QUANTIZED_FILE, Store, binary_name
-from pytest_qnnctx.build.toolchain import BuildProduct, BuildRequest, Progress, Toolchain
+from pytest_qnnctx.build.toolchain import (
+    BuildProduct,
+    BuildRequest,
+    OpenBoard,
+    Progress,
+    Toolchain,
+)
 from pytest_qnnctx.errors import ProductFailure
 from pytest_qnnctx.model import Artifact, Model, Provenance, Target
 
@@ -30,12 +36,14 @@ def build_artifact(
     *,
     progress: Progress,
     choice: str = "",
+    open_board: OpenBoard | None = None,
     refused: MutableMapping[str, ProductFailure] | None = None,
 ) -> Artifact:
     """The artifact of ``model`` for ``target``: from the store, or built into it.
 
-    ``choice`` says how the toolchain was chosen and is kept in the provenance. ``refused`` keeps,
-    by content key, what did not build, so that it is not tried again. Raises
+    ``choice`` says how the toolchain was chosen and is kept in the provenance. ``open_board`` is
+    for toolchains that compile on a board. ``refused`` keeps, by content key, what did not
+    build, so that it is not tried again. Raises
     ProductFailure (BuildFailed) where the model cannot be compiled, UsageError where one of its
     files is not there, InfrastructureError where a tool, the store or the disk fails.
     """
@@ -65,7 +73,7 @@ def build_artifact(
         scratch = workdir / "scratch"
         scratch.mkdir()
         started, began = time.monotonic(), datetime.now(UTC)
-        request = BuildRequest(model, target, scratch, BUILD_TIME_LIMIT_S)
+        request = BuildRequest(model, target, scratch, BUILD_TIME_LIMIT_S, open_board)
         product = toolchain.build(request, progress)
         binary = workdir / binary_name(model.name, product.quantization, target.htp_arch)
         product.binary.rename(binary)
@@ -85,6 +93,9 @@ def build_artifact(
             float_ops=product.float_ops,
             host_ops=product.host_ops,
             encodings=product.encodings,
+            asked=dict(product.asked),
+            findings=product.findings,
+            ddr=product.ddr,
             choice=choice,
             sha256=file_sha256(binary),
             size_bytes=binary.stat().st_size,

@@ -29,6 +29,7 @@ PACKAGE = "onnxruntime-qnn"
 _BUILD_ID = re.compile(rb"v(\d+\.\d+\.\d+\.\d{6,})")
 #: A compiler that fails with less free space than this (bytes) failed for the lack of it.
 _LEAST_FREE_BYTES = 4 * 1024 * 1024
+_OPTIMIZATION_LEVEL = 3
 _INSTALL = "install it: pip install 'pytest-qnnctx[sim]' (x86-64 or aarch64 Linux, glibc 2.35+)"
 
 
@@ -69,7 +70,7 @@ class OrtToolchain:
         options = {
             "soc_model": str(target.soc_model),
             "htp_arch": target.htp_arch.removeprefix("v"),
-            "htp_graph_finalization_optimization_mode": "3",
+            "htp_graph_finalization_optimization_mode": str(_OPTIMIZATION_LEVEL),
         }
         if target.vtcm_mb is not None:
             # Unset, the graph says 4 MB where the part has 2 (measured on QCS6490).
@@ -128,8 +129,20 @@ class OrtToolchain:
             float_ops=float_ops(graphs) if graphs else None,
             host_ops=_host_ops(context),
             encodings=_encodings_use(prepared, graphs),
+            asked=_asked(target),
             files=files,
         )
+
+
+def _asked(target: Target) -> dict[str, object]:
+    asked: dict[str, object] = {
+        "htp_arch": target.htp_arch,
+        "soc_model": target.soc_model,
+        "optimization_level": _OPTIMIZATION_LEVEL,
+    }
+    if target.vtcm_mb is not None:
+        asked["vtcm_mb"] = target.vtcm_mb
+    return asked
 
 
 def qnn_build_id() -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from pytest_qnnctx.errors import Finding
+from pytest_qnnctx.hosts.host import Host
 from pytest_qnnctx.model import EncodingsUse, Model, Target
 
 #: Called with one line whenever a long step has something to say ("compiling, 12 s").
@@ -23,13 +26,36 @@ class ToolchainId:
 
 
 @dataclass(frozen=True)
+class BuildBoard:
+    """A board that is ours for the time of a build.
+
+    ``workdir`` is a directory on it that is private to this build and is removed afterwards.
+    ``lib_dir`` is where its QNN libraries are, where boards.yaml says so. ``stage`` brings a file
+    there by its sha256, checked on the board, and returns its path there.
+    """
+
+    host: Host
+    workdir: str
+    lib_dir: str | None
+    stage: Callable[[Path, str], str]
+
+
+#: Leases one of the selected boards for as long as the context lasts.
+OpenBoard = Callable[[], AbstractContextManager[BuildBoard]]
+
+
+@dataclass(frozen=True)
 class BuildRequest:
-    """One build. ``workdir`` is empty, on the store's file system, and private to this build."""
+    """One build. ``workdir`` is empty, on the store's file system, and private to this build.
+
+    ``open_board`` is for toolchains that compile on a board; None where no board was selected.
+    """
 
     model: Model
     target: Target
     workdir: Path
     time_limit_s: float
+    open_board: OpenBoard | None = None
 
 
 @dataclass(frozen=True)
@@ -38,6 +64,7 @@ class BuildProduct:
 
     ``quantization`` is short text such as ``w8a8``. ``float_ops`` / ``host_ops`` name nodes that
     compute in float / that run off the NPU; None means that the toolchain cannot tell.
+    ``asked``, ``findings`` and ``ddr``: see :class:`~pytest_qnnctx.model.Provenance`.
     ``files`` are further files to keep, by role (``quantized_model``, ``log`` ...).
     """
 
@@ -47,6 +74,9 @@ class BuildProduct:
     float_ops: tuple[str, ...] | None = None
     host_ops: tuple[str, ...] | None = None
     encodings: EncodingsUse | None = None
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    ddr: tuple[Mapping[str, int], ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from pytest_qnnctx.boards.transport import Completed
 from pytest_qnnctx.errors import InfrastructureError, ProductFailure, QnnctxError
+from pytest_qnnctx.hosts.host import Completed
 from pytest_qnnctx.netrun import exits
 from pytest_qnnctx.process import CRASHES
 from pytest_qnnctx.run.refusals import why_refused

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_qnnctx.binary.info import BinaryInfo
 from pytest_qnnctx.boards.board import Board, BoardFacts
 from pytest_qnnctx.boards.session import BoardSession
-from pytest_qnnctx.boards.transport import Completed
 from pytest_qnnctx.errors import InfrastructureError, UsageError
+from pytest_qnnctx.hosts.host import Completed
 from pytest_qnnctx.model import Artifact
 from pytest_qnnctx.netrun.bundle import write_bundle
 from pytest_qnnctx.netrun.exits import DoesNotFit, Usage

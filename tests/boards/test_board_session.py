@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from pytest_qnnctx.boards.lease import acquire
-from pytest_qnnctx.boards.local import LocalTransport, open_local
+from pytest_qnnctx.boards.local import open_local
 from pytest_qnnctx.boards.session import open_any_session, open_session
 from pytest_qnnctx.errors import InfrastructureError, UsageError
+from pytest_qnnctx.hosts.local import LocalHost
 
 TWO_DAYS_S = 2 * 86400
 
 
-class Faulty(LocalTransport):
+class Faulty(LocalHost):
     """A board that fails on purpose: ``dead`` refuses all, ``damage`` alters what is pushed,
     ``path`` is all that its shell finds commands in.
     """

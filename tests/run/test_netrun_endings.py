@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_qnnctx.boards.transport import Completed
 from pytest_qnnctx.errors import InfrastructureError, ProductFailure
+from pytest_qnnctx.hosts.host import Completed
 from pytest_qnnctx.run.netrun_endings import error_of
 from pytest_qnnctx.run.refusals import why_refused
 

@@ -15,6 +15,7 @@ ROOT = Path(pytest_qnnctx.__file__).parent
 #: Left to right. Modules in one tuple may import each other.
 LAYERS = (
     ("errors", "parts", "process", "model", "samples", "config"),
+    ("hosts",),
     ("build",),
     ("binary",),
     ("boards",),

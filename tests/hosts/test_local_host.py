@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_qnnctx.boards.local import LocalTransport, open_local
 from pytest_qnnctx.errors import InfrastructureError, UsageError
+from pytest_qnnctx.hosts.local import LocalHost
 
 
 @pytest.fixture
-def transport(make_board):
-    return open_local(make_board())
+def transport():
+    return LocalHost("board here")
 
 
 def gone(pid: int, within_s: float = 5.0) -> bool:
@@ -115,8 +115,8 @@ def test_what_a_command_leaves_behind_ends_with_it(transport):
 def test_an_interrupt_ends_the_command(tmp_path):
     note = tmp_path / "pid"
     code = (
-        "from pytest_qnnctx.boards.local import LocalTransport\n"
-        f"LocalTransport('x').execute(['sh', '-c', 'echo $$ > {note}; sleep 60'], timeout_s=50)"
+        "from pytest_qnnctx.hosts.local import LocalHost\n"
+        f"LocalHost('x').execute(['sh', '-c', 'echo $$ > {note}; sleep 60'], timeout_s=50)"
     )
     child = subprocess.Popen(python(code), stderr=subprocess.PIPE)
     deadline = time.monotonic() + 20
@@ -220,7 +220,7 @@ def test_a_tree_that_cannot_be_copied_whole_is_not_copied(transport, tmp_path):
 
 
 def test_a_closed_transport_refuses():
-    transport = LocalTransport("here")
+    transport = LocalHost("here")
     transport.close()
     transport.close()
     with pytest.raises(InfrastructureError, match="closed"):
