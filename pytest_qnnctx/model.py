@@ -102,7 +102,7 @@ class Provenance:
     can be held against: ``htp_arch`` ("v68"), ``soc_model``, ``vtcm_mb``, ``optimization_level``,
     ``hvx_threads``. ``findings`` are worth saying, and did not end the build. ``ddr`` has the
     compiler's traffic figures in bytes, a mapping a graph (``spill_bytes`` ...), where it prints
-    them.
+    them. ``source_key`` is equal for all that was built of the same files for the same target.
     """
 
     key: str
@@ -122,6 +122,7 @@ class Provenance:
     asked: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     ddr: tuple[Mapping[str, int], ...] = ()
+    source_key: str = ""
     choice: str = ""
     sha256: str = ""
     size_bytes: int = 0

@@ -115,15 +115,14 @@ class Workbench:
         """The context binary of ``model``, from the store or built.
 
         A model that failed to build once fails again at once. Raises as
-        :func:`~pytest_qnnctx.build.builder.build_artifact` does.
+        :func:`~pytest_qnnctx.build.builder.build_from` does.
         """
-        from pytest_qnnctx.build.builder import build_artifact
+        from pytest_qnnctx.build.builder import build_from, read_sources
         from pytest_qnnctx.build.store import Store
 
         toolchain, choice = self.toolchain
-        return build_artifact(
-            model,
-            target,
+        return build_from(
+            read_sources(model, target),
             toolchain,
             Store(self.cache_dir),
             progress=self.progress,

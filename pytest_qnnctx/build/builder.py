@@ -8,11 +8,16 @@ import platform
 import shutil
 import time
 from collections.abc import Mapping, MutableMapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pytest_qnnctx.build.content_key import content_key, file_sha256, hash_files
+from pytest_qnnctx.build.content_key import (
+    content_key,
+    file_sha256,
+    hash_files,
+    source_key,
+)
 from pytest_qnnctx.build.store import PROVENANCE_FILE, QUANTIZED_FILE, Store, binary_name
 from pytest_qnnctx.build.toolchain import (
     BuildProduct,
@@ -28,9 +33,63 @@ from pytest_qnnctx.model import Artifact, Model, Provenance, Target
 BUILD_TIME_LIMIT_S = 3600.0
 
 
+@dataclass(frozen=True)
+class Sources:
+    """What is to be built, read once: the model with its files' hashes, and the target.
+
+    ``files`` maps a role to ``{"name", "sha256"}``; ``calibration`` is the hash of the inputs.
+    """
+
+    model: Model
+    target: Target
+    files: Mapping[str, Mapping[str, str]]
+    calibration: str | None
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """Role -> sha256."""
+        return {role: entry["sha256"] for role, entry in self.files.items()}
+
+    @property
+    def key(self) -> str:
+        """Equal where the same is to be built, by whichever toolchain."""
+        return source_key(
+            self.model, self.target, file_hashes=self.hashes, calibration=self.calibration
+        )
+
+
+def read_sources(model: Model, target: Target) -> Sources:
+    """Read and hash every file of ``model``. Raises UsageError where one is not there."""
+    from pytest_qnnctx.build.calibration_inputs import calibration_sha256, materialise
+    from pytest_qnnctx.build.files import model_files
+
+    model = materialise(model)
+    files = hash_files(model_files(model))
+    calibration = None if model.calibration is None else calibration_sha256(model.calibration)
+    return Sources(model, target, files, calibration)
+
+
+def artifact_key(sources: Sources, toolchain: Toolchain) -> str:
+    """The content key of what ``toolchain`` makes of ``sources``. Raises as its methods do."""
+    return content_key(
+        sources.model,
+        sources.target,
+        toolchain.identify(),
+        file_hashes=sources.hashes,
+        options=toolchain.options(sources.model, sources.target),
+        calibration=sources.calibration,
+    )
+
+
 def build_artifact(
-    model: Model,
-    target: Target,
+    model: Model, target: Target, toolchain: Toolchain, store: Store, *, progress: Progress
+) -> Artifact:
+    """:func:`build_from` for a model whose files have not been read yet."""
+    return build_from(read_sources(model, target), toolchain, store, progress=progress)
+
+
+def build_from(
+    sources: Sources,
     toolchain: Toolchain,
     store: Store,
     *,
@@ -39,35 +98,23 @@ def build_artifact(
     open_board: OpenBoard | None = None,
     refused: MutableMapping[str, ProductFailure] | None = None,
 ) -> Artifact:
-    """The artifact of ``model`` for ``target``: from the store, or built into it.
+    """The artifact of ``sources``: from the store, or built into it.
 
     ``choice`` says how the toolchain was chosen and is kept in the provenance. ``open_board`` is
-    for toolchains that compile on a board. ``refused`` keeps, by content key, what did not
-    build, so that it is not tried again. Raises
-    ProductFailure (BuildFailed) where the model cannot be compiled, UsageError where one of its
-    files is not there, InfrastructureError where a tool, the store or the disk fails.
+    for toolchains that compile on a board. ``refused`` keeps, by content key, what did not build,
+    so that it is not tried again. Raises ProductFailure (BuildFailed) where the model cannot be
+    compiled, UsageError where one of its files is not there, InfrastructureError where a tool, the
+    store or the disk fails.
     """
-    from pytest_qnnctx.build.calibration_inputs import calibration_sha256, materialise
-    from pytest_qnnctx.build.files import model_files
-
-    model = materialise(model)
-    files = hash_files(model_files(model))
-    identity = toolchain.identify()
-    options = toolchain.options(model, target)
-    calibration = None if model.calibration is None else calibration_sha256(model.calibration)
-    key = content_key(
-        model,
-        target,
-        identity,
-        file_hashes={role: entry["sha256"] for role, entry in files.items()},
-        options=options,
-        calibration=calibration,
-    )
+    model, target = sources.model, sources.target
+    identity, options = toolchain.identify(), toolchain.options(model, target)
+    key = artifact_key(sources, toolchain)
     refused = {} if refused is None else refused
     if key in refused:
         raise refused[key]
-    if calibration is not None:
-        files.setdefault("calibration", {"name": "inputs", "sha256": calibration})
+    files = dict(sources.files)
+    if sources.calibration is not None:
+        files.setdefault("calibration", {"name": "inputs", "sha256": sources.calibration})
 
     def build(workdir: Path) -> None:
         scratch = workdir / "scratch"
@@ -80,6 +127,7 @@ def build_artifact(
         _keep(product, workdir)
         provenance = Provenance(
             key=key,
+            source_key=sources.key,
             model=model.name,
             files=files,
             target=asdict(target),
@@ -105,7 +153,7 @@ def build_artifact(
         (workdir / PROVENANCE_FILE).write_text(text + "\n")
 
     try:
-        return store.get_or_build(
+        artifact = store.get_or_build(
             key,
             build,
             on_wait=lambda: progress(f"waiting for another process that builds {model.name}"),
@@ -113,6 +161,8 @@ def build_artifact(
     except ProductFailure as failure:
         refused[key] = failure
         raise
+    store.note_source(sources.key, key)
+    return artifact
 
 
 def _keep(product: BuildProduct, workdir: Path) -> None:

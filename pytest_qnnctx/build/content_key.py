@@ -41,13 +41,32 @@ def content_key(
     that neither paths nor modification times matter. ``calibration`` is the hash of the inputs.
     """
     parts = {
+        **_sources(model, target, file_hashes, calibration),
+        "toolchain": asdict(toolchain),
+        "options": dict(sorted(options.items())),
+    }
+    return _sha256(parts)
+
+
+def source_key(
+    model: Model, target: Target, *, file_hashes: Mapping[str, str], calibration: str | None
+) -> str:
+    """Like :func:`content_key`, whatever the toolchain: what was to be built, not how."""
+    return _sha256(_sources(model, target, file_hashes, calibration))
+
+
+def _sources(
+    model: Model, target: Target, file_hashes: Mapping[str, str], calibration: str | None
+) -> dict[str, object]:
+    return {
         "key_version": KEY_VERSION,
         "name": model.name,
         "files": dict(sorted(file_hashes.items())),
         "input_shapes": {name: list(shape) for name, shape in sorted(model.input_shapes.items())},
         "calibration": calibration,
         "target": asdict(target),
-        "toolchain": asdict(toolchain),
-        "options": dict(sorted(options.items())),
     }
+
+
+def _sha256(parts: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_qnnctx.build.compiled_graph import CompiledGraph, CompiledTensor, plain_name
+from pytest_qnnctx.model import EncodingsUse
 
 if TYPE_CHECKING:
-    from pytest_qnnctx.build.prepare import ExpectedEncoding
+    from pytest_qnnctx.build.prepare import ExpectedEncoding, PreparedModel
 
 _BITS = {0x08: 8, 0x16: 16, 0x32: 32, 0x04: 4}
 
@@ -56,6 +57,26 @@ def compare_encodings(
         else:
             applied.append(name)
     return Comparison(tuple(applied), tuple(unseen), tuple(differing))
+
+
+def encodings_use(
+    prepared: PreparedModel, graphs: Collection[CompiledGraph]
+) -> EncodingsUse | None:
+    """What became of the encodings of ``prepared`` in the compiled ``graphs``.
+
+    None where it had none; where ``graphs`` is empty nothing is known of their fate.
+    """
+    from pytest_qnnctx.build.onnx_graph import quantized_names
+
+    if prepared.use is None or not graphs:
+        return prepared.use
+    found = compare_encodings(prepared.expected, quantized_names(prepared.path), graphs)
+    return replace(
+        prepared.use,
+        applied=len(found.applied),
+        unseen=found.unseen,
+        differing=found.differing,
+    )
 
 
 def _is_quantized(tensor: CompiledTensor) -> bool:

@@ -8,22 +8,18 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_qnnctx.build.compiled_graph import CompiledGraph, float_ops, read_compiled_graphs
+from pytest_qnnctx.build.compiled_graph import float_ops, read_compiled_graphs
 from pytest_qnnctx.build.diagnosis import diagnose, last_errors, plain_log
+from pytest_qnnctx.build.encodings_check import encodings_use
 from pytest_qnnctx.build.toolchain import BuildProduct, BuildRequest, Progress, ToolchainId
 from pytest_qnnctx.errors import BuildFailed, Finding, InfrastructureError, UsageError
-from pytest_qnnctx.model import EncodingsUse, Model, Target
+from pytest_qnnctx.model import Model, Target
 from pytest_qnnctx.parts import PARTS
 from pytest_qnnctx.process import ChildResult, run_child
-
-if TYPE_CHECKING:
-    from pytest_qnnctx.build.prepare import PreparedModel
 
 PACKAGE = "onnxruntime-qnn"
 _BUILD_ID = re.compile(rb"v(\d+\.\d+\.\d+\.\d{6,})")
@@ -128,7 +124,7 @@ class OrtToolchain:
             commands=(_recorded(argv, options),),
             float_ops=float_ops(graphs) if graphs else None,
             host_ops=_host_ops(context),
-            encodings=_encodings_use(prepared, graphs),
+            encodings=encodings_use(prepared, graphs),
             asked=_asked(target),
             files=files,
         )
@@ -238,25 +234,6 @@ def _host_ops(context: Path) -> tuple[str, ...] | None:
         return None
     return tuple(
         f"{node.name} ({node.op_type})" for node in graph.node if node.op_type != "EPContext"
-    )
-
-
-def _encodings_use(
-    prepared: PreparedModel, graphs: tuple[CompiledGraph, ...]
-) -> EncodingsUse | None:
-    from pytest_qnnctx.build.encodings_check import compare_encodings
-    from pytest_qnnctx.build.onnx_graph import quantized_names
-
-    if prepared.use is None:
-        return None
-    if not graphs:
-        return prepared.use
-    found = compare_encodings(prepared.expected, quantized_names(prepared.path), graphs)
-    return replace(
-        prepared.use,
-        applied=len(found.applied),
-        unseen=found.unseen,
-        differing=found.differing,
     )
 
 

@@ -5,6 +5,7 @@
     <root>/artifacts/<key>/     digits_w8a8_v68.bin, provenance.json, quantized.onnx, build.log
     <root>/building/<key>.<random>/   a build at work; swept by the next builder of that key
     <root>/locks/<key>.lock     held while that key is built
+    <root>/by_source/<source key>/<key>   empty: which artifacts were built of the same sources
 
 An entry appears by one rename, so that it is whole or absent. The lock is ``flock``: the kernel
 frees it when its holder dies, however it dies.
@@ -106,6 +107,22 @@ class Store:
                 next_step="check the disk, or choose another directory with --qnnctx-cache-dir",
             )
         return found
+
+    def note_source(self, source: str, key: str) -> None:
+        """Remember that ``key`` was built of ``source``. Raises InfrastructureError."""
+        note = self.root / "by_source" / source / key
+        try:
+            if not note.exists():
+                note.parent.mkdir(parents=True, exist_ok=True)
+                note.touch()
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def of_source(self, source: str) -> list[Artifact]:
+        """The whole artifacts that were built of ``source``, by whichever toolchain."""
+        notes = self.root / "by_source" / source
+        keys = sorted(note.name for note in notes.iterdir()) if notes.is_dir() else []
+        return [artifact for artifact in map(self.find, keys) if artifact is not None]
 
     def _entry(self, key: str) -> Path:
         return self.root / "artifacts" / key

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from pytest_qnnctx.build.builder import build_artifact
+from pytest_qnnctx.build.builder import build_artifact, build_from, read_sources
 from pytest_qnnctx.build.ort_toolchain import OrtToolchain, _Announcer, qnn_build_id
 from pytest_qnnctx.build.store import Store
 from pytest_qnnctx.errors import BuildFailed, ProductFailure, UsageError
@@ -95,8 +95,12 @@ def test_what_was_refused_is_not_tried_again(tmp_path):
 
     def attempt() -> None:
         with pytest.raises(BuildFailed, match="tiny"):
-            build_artifact(
-                model, V68, OrtToolchain(), store, progress=lambda line: None, refused=refused
+            build_from(
+                read_sources(model, V68),
+                OrtToolchain(),
+                store,
+                progress=lambda line: None,
+                refused=refused,
             )
 
     attempt()
