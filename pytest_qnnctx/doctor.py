@@ -42,9 +42,10 @@ def _try(what: str, look: Callable[[], str]) -> Examined:
 
 
 def _toolchain(workbench: Workbench) -> str:
-    toolchain, choice = workbench.toolchain
-    found = toolchain.identify()
-    return f"{found.name} {found.version}, QNN {found.qnn_version} ({choice})"
+    choice = workbench.toolchain
+    assert choice.toolchain is not None
+    found = choice.toolchain.identify()
+    return f"{found.name} {found.version}, QNN {found.qnn_version} ({choice.reason})"
 
 
 def _system_library() -> str:

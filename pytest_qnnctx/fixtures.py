@@ -83,11 +83,14 @@ def context_binary(request: pytest.FixtureRequest, qnn_model: Model, target: Tar
 
 
 @pytest.fixture
-def board(_qnnctx_lease: _Lease) -> LeasedBoard:
+def board(request: pytest.FixtureRequest, _qnnctx_lease: _Lease) -> LeasedBoard:
     """A leased board: board.run(context_binary, inputs) returns outputs by name.
 
     The lease ends with the test. A board that cannot be had is an error, not a failure.
     """
+    if "context_binary" in request.fixturenames:
+        # First the binary: no board stands idle during a build, and a build on the board needs it.
+        request.getfixturevalue("context_binary")
     return _qnnctx_lease.open()
 
 

@@ -35,11 +35,12 @@ def header_lines(workbench: Workbench) -> list[str]:
 def describe_toolchain(workbench: Workbench) -> str:
     """Name and versions, or the reason why there is none."""
     try:
-        toolchain, choice = workbench.toolchain
-        found = toolchain.identify()
+        choice = workbench.toolchain
+        assert choice.toolchain is not None
+        found = choice.toolchain.identify()
     except QnnctxError as error:
         return f"none: {error.what}"
-    return f"{found.name} {found.version}, QNN {found.qnn_version} ({choice})"
+    return f"{found.name} {found.version}, QNN {found.qnn_version} ({choice.reason})"
 
 
 def session_record(workbench: Workbench, tests: Sequence[TestRecord]) -> SessionRecord:

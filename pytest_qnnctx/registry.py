@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pytest_qnnctx.errors import InfrastructureError, UsageError
+from pytest_qnnctx.errors import UsageError
 
 if TYPE_CHECKING:
     from pytest_qnnctx.boards.transport import TransportFactory
@@ -79,26 +79,9 @@ class Registry:
         """Raises UsageError where no runner has that name."""
         return _look_up("runner", name, self.runners)  # type: ignore[no-any-return]
 
-    def toolchain(self, name: str) -> tuple[Toolchain, str]:
-        """The toolchain called ``name`` and how it was chosen; ``auto`` takes the first at hand.
-
-        Raises UsageError for an unknown name, InfrastructureError where ``auto`` finds none.
-        """
-        if name != "auto":
-            return _look_up("toolchain", name, self.toolchains), f"asked for: {name}"
-        reasons = []
-        for candidate in self.toolchains.values():
-            try:
-                candidate.identify()
-            except InfrastructureError as error:
-                reasons.append(f"{candidate.name}: {error.what}")
-            else:
-                skipped = f"; not {'; not '.join(reasons)}" if reasons else ""
-                return candidate, f"auto: {candidate.name} is installed{skipped}"
-        raise InfrastructureError(
-            "no toolchain is at hand (" + "; ".join(reasons) + ")",
-            next_step="pip install 'pytest-qnnctx[sim]' brings Qualcomm's compiler from PyPI",
-        )
+    def toolchain(self, name: str) -> Toolchain:
+        """Raises UsageError where no toolchain has that name."""
+        return _look_up("toolchain", name, self.toolchains)  # type: ignore[no-any-return]
 
 
 def _bad_offer(hook: str, why: str) -> UsageError:

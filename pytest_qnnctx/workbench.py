@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_qnnctx.errors import ProductFailure, UsageError
+from pytest_qnnctx.errors import InfrastructureError, ProductFailure, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from pytest_qnnctx.boards.board import Board, BoardFacts
     from pytest_qnnctx.boards.inventory import Inventory
     from pytest_qnnctx.boards.session import BoardSession
-    from pytest_qnnctx.build.toolchain import Progress, Toolchain
+    from pytest_qnnctx.build.toolchain import BuildBoard, Progress
     from pytest_qnnctx.config import Settings
     from pytest_qnnctx.model import Array, Artifact, Model, Target
     from pytest_qnnctx.registry import Registry
     from pytest_qnnctx.run.runner import Runner, RunResult
+    from pytest_qnnctx.toolchain_choice import Choice
 
 #: A run of all samples that takes longer than this (seconds) counts as the board's failure.
 RUN_TIME_LIMIT_S = 1800.0
@@ -39,12 +41,13 @@ class Workbench:
         self.progress = progress
         self._refused: dict[str, ProductFailure] = {}
         self._binaries: dict[str, BinaryInfo] = {}
+        self._told: set[tuple[str, str]] = set()
 
     def check(self) -> None:
         """Raise UsageError for what would stop every test: told before anything runs."""
         _ = self.boards, self.cache_dir
-        if self.settings.toolchain != "auto":
-            self.registry.toolchain(self.settings.toolchain)
+        with suppress(InfrastructureError):  # each test that needs a binary will tell it
+            _ = self.toolchain
 
     @cached_property
     def inventory(self) -> Inventory:
@@ -107,28 +110,60 @@ class Workbench:
         return self.boards[0].target
 
     @cached_property
-    def toolchain(self) -> tuple[Toolchain, str]:
-        """The toolchain, and how it was chosen."""
-        return self.registry.toolchain(self.settings.toolchain)
+    def toolchain(self) -> Choice:
+        """The toolchain of this session, as far as it is known before a model is."""
+        from pytest_qnnctx.toolchain_choice import session_choice
+
+        return session_choice(self.registry, self.settings.toolchain)
 
     def artifact(self, model: Model, target: Target) -> Artifact:
-        """The context binary of ``model``, from the store or built.
+        """The context binary of ``model``, from the manifest, the store, or built.
 
-        A model that failed to build once fails again at once. Raises as
-        :func:`~pytest_qnnctx.build.builder.build_from` does.
+        Its provenance says how it was chosen. A model that failed to build once fails again at
+        once. Raises as :func:`~pytest_qnnctx.build.builder.build_from` does.
         """
         from pytest_qnnctx.build.builder import build_from, read_sources
         from pytest_qnnctx.build.store import Store
+        from pytest_qnnctx.toolchain_choice import choose
 
-        toolchain, choice = self.toolchain
-        return build_from(
-            read_sources(model, target),
-            toolchain,
-            Store(self.cache_dir),
-            progress=self.progress,
-            choice=choice,
-            refused=self._refused,
-        )
+        store, sources = Store(self.cache_dir), read_sources(model, target)
+        choice = choose(self.registry, self.settings.toolchain, sources, store)
+        artifact = choice.artifact
+        if artifact is None:
+            assert choice.toolchain is not None
+            artifact = build_from(
+                sources,
+                choice.toolchain,
+                store,
+                progress=self.progress,
+                choice=choice.reason,
+                open_board=self._board_for_a_build if self.settings.board else None,
+                refused=self._refused,
+            )
+        self._tell(model, choice)
+        assert artifact.provenance is not None
+        return replace(artifact, provenance=replace(artifact.provenance, choice=choice.reason))
+
+    def _tell(self, model: Model, choice: Choice) -> None:
+        """Say how a binary was come by, where the session's header does not say it already."""
+        told = (model.name, choice.reason)
+        if self.settings.toolchain == "auto" and told not in self._told:
+            self._told.add(told)
+            if choice.artifact is not None or choice.reason != self.toolchain.reason:
+                self.progress(f"{model.name}: {choice.reason}")
+
+    @contextmanager
+    def _board_for_a_build(self) -> Iterator[BuildBoard]:
+        """One of the selected boards, for a toolchain that compiles there."""
+        from pytest_qnnctx.build.toolchain import BuildBoard
+
+        with self._open_session("a build") as session:
+            yield BuildBoard(
+                session.transport,
+                session.workdir,
+                session.board.lib_dir,
+                session.stage,
+            )
 
     def read(self, artifact: Artifact) -> BinaryInfo:
         """What the binary says of itself. Raises BinaryUnreadable."""
@@ -138,21 +173,25 @@ class Workbench:
             self._binaries[artifact.sha256] = read_binary(artifact.path)
         return self._binaries[artifact.sha256]
 
-    def lease(self, note: str) -> LeasedBoard:
-        """Lease one of the selected boards, open it and find out what it is.
-
-        ``note`` tells others who holds it. Raises InfrastructureError where that fails.
-        """
+    def _open_session(self, note: str) -> BoardSession:
         from pytest_qnnctx.boards.session import open_any_session
-        from pytest_qnnctx.run.recording import RecordingRunner
 
-        session = open_any_session(
+        return open_any_session(
             self.boards,
             self.registry.transport,
             lock_dir=_lease_dir(),
             lease_timeout_s=self.settings.lease_timeout_s,
             note=note,
         )
+
+    def lease(self, note: str) -> LeasedBoard:
+        """Lease one of the selected boards, open it and find out what it is.
+
+        ``note`` tells others who holds it. Raises InfrastructureError where that fails.
+        """
+        from pytest_qnnctx.run.recording import RecordingRunner
+
+        session = self._open_session(note)
         try:
             runner = self.registry.runner(session.board.runner)
             facts = runner.probe(session)

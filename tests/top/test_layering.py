@@ -22,7 +22,16 @@ LAYERS = (
     ("run",),
     ("judge",),
     ("report",),
-    ("registry", "builtin", "hookspecs", "dataset", "workbench", "observe", "acceptance"),
+    (
+        "registry",
+        "builtin",
+        "hookspecs",
+        "dataset",
+        "toolchain_choice",
+        "workbench",
+        "observe",
+        "acceptance",
+    ),
     ("heading", "doctor", "cli"),
     ("markers", "fixtures", "outcomes", "tally", "summary", "account", "plugin"),
 )
