@@ -12,6 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_qnnctx.errors import InfrastructureError, UsageError
+from pytest_qnnctx.hosts.calls import (
+    check_command,
+    check_file,
+    check_limit,
+    closed,
+    deadline_after,
+    no_directory,
+    not_in_time,
+)
 from pytest_qnnctx.hosts.host import Completed
 from pytest_qnnctx.process import run_child
 
@@ -39,13 +48,10 @@ class LocalHost:
         a shell. Of very long output the middle is left out.
         """
         self._check_open()
-        _check_limit(timeout_s)
-        command = _check_command(argv)
+        check_limit(timeout_s)
+        command = check_command(argv)
         if cwd is not None and not Path(cwd).is_dir():
-            raise InfrastructureError(
-                f"{self.name}: cannot run {command[0]}: there is no directory '{cwd}'",
-                next_step="see whether something removed it while the session was open",
-            )
+            raise no_directory(self.name, command, cwd)
         try:
             done = run_child(command, time_limit_s=timeout_s, env=env, cwd=cwd)
         except (FileNotFoundError, NotADirectoryError):
@@ -55,12 +61,7 @@ class LocalHost:
         except OSError as error:
             return Completed(command, 126, "", f"{command[0]}: {error.strerror or error}\n")
         if done.timed_out:
-            said = (done.stderr or done.stdout).strip()[-2000:]
-            raise InfrastructureError(
-                f"{self.name}: {' '.join(command)[:300]} did not end within {timeout_s:g} s "
-                "and was killed" + (f"; its last words: {said}" if said else ""),
-                next_step="see whether the host is overloaded, or allow more time",
-            )
+            raise not_in_time(self.name, command, timeout_s, done.stderr or done.stdout)
         code = done.returncode if done.returncode >= 0 else 128 - done.returncode
         return Completed(command, code, done.stdout, done.stderr)
 
@@ -70,13 +71,9 @@ class LocalHost:
         Raises UsageError where ``local`` is no file.
         """
         self._check_open()
-        if not local.is_file():
-            raise UsageError(
-                f"{self.name}: there is no file '{local}' to copy to it",
-                next_step="correct the path",
-            )
+        check_file(self.name, local)
         with self._copying(local, remote):
-            _copy_file(local, Path(remote), _deadline(timeout_s))
+            _copy_file(local, Path(remote), deadline_after(timeout_s))
 
     def pull(self, remote: str, local: Path, *, timeout_s: float) -> None:
         """Copy the file or directory ``remote`` to the path ``local``, which is whole afterwards.
@@ -85,7 +82,7 @@ class LocalHost:
         links.
         """
         self._check_open()
-        source, deadline = Path(remote), _deadline(timeout_s)
+        source, deadline = Path(remote), deadline_after(timeout_s)
         if source.is_dir() and os.path.lexists(local):
             raise UsageError(
                 f"{self.name}: '{remote}' is a directory, and '{local}' exists already",
@@ -103,10 +100,7 @@ class LocalHost:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise InfrastructureError(
-                f"{self.name}: its session is closed",
-                next_step="use it while it is open (a board: inside the test that leased it)",
-            )
+            raise closed(self.name)
 
     @contextmanager
     def _copying(self, source: Path, target: str) -> Iterator[None]:
@@ -124,30 +118,6 @@ class LocalHost:
                 f"{self.name}: copying '{source}' to '{target}' failed: {reason}",
                 next_step="check that the directory exists, is writable and has space",
             ) from error
-
-
-def _check_limit(timeout_s: float) -> None:
-    """A limit of NaN would never expire."""
-    if not timeout_s > 0:
-        raise UsageError(
-            f"a time limit must be a positive number of seconds, not {timeout_s}",
-            next_step="give timeout_s a value above 0",
-        )
-
-
-def _deadline(timeout_s: float) -> float:
-    _check_limit(timeout_s)
-    return time.monotonic() + timeout_s
-
-
-def _check_command(argv: Sequence[str]) -> tuple[str, ...]:
-    command = tuple(argv)
-    if isinstance(argv, str) or not command or not command[0] or any("\0" in w for w in command):
-        raise UsageError(
-            "a command is a list of words, the first of them its name, none with a NUL character",
-            next_step='write ["ls", "-l"], not "ls -l"',
-        )
-    return command
 
 
 def _copy_file(source: Path, target: Path, deadline: float) -> None:
