@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_qnnctx.admission import is_identity_gate
 from pytest_qnnctx.errors import InfrastructureError, ProductFailure, UsageError
 from pytest_qnnctx.judge.gate import Condition
 from pytest_qnnctx.judge.judging import judge_all
@@ -19,7 +20,6 @@ from pytest_qnnctx.observe import (
     observe_reference,
     observe_run,
 )
-from pytest_qnnctx.workbench import is_identity_gate
 
 if TYPE_CHECKING:
     from pytest_qnnctx.model import Array, Artifact, Model, Target

@@ -20,10 +20,18 @@ hookimpl = pluggy.HookimplMarker("pytest")
 
 @hookimpl
 def pytest_qnnctx_toolchains(settings: Settings) -> Sequence[Toolchain]:
-    """Toolchain ``ort``."""
+    """``qairt``, ``ort``, ``onboard`` and ``fetch``."""
+    from pytest_qnnctx.build.fetch_toolchain import FetchToolchain
+    from pytest_qnnctx.build.onboard_toolchain import OnboardToolchain
     from pytest_qnnctx.build.ort_toolchain import OrtToolchain
+    from pytest_qnnctx.build.qairt_toolchain import QairtToolchain
 
-    return (OrtToolchain(),)
+    return (
+        QairtToolchain(settings),
+        OrtToolchain(),
+        OnboardToolchain(settings),
+        FetchToolchain(settings),
+    )
 
 
 @hookimpl

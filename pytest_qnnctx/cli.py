@@ -7,17 +7,11 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_qnnctx import __version__
-from pytest_qnnctx.config import OPTIONS, Option, Settings, resolve
-from pytest_qnnctx.errors import InfrastructureError, QnnctxError
-
-if TYPE_CHECKING:
-    from pytest_qnnctx.workbench import Workbench
-
-#: Exit status by family: the model's fault, ours (sysexits' EX_TEMPFAIL), the user's.
-EXIT_PRODUCT, EXIT_INFRASTRUCTURE, EXIT_USAGE = 1, 75, 2
+from pytest_qnnctx.cli_build import add_build
+from pytest_qnnctx.cli_common import EXIT_INFRASTRUCTURE, add_options, exit_status, open_workbench
+from pytest_qnnctx.errors import QnnctxError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,18 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if log and not error.findings:
             print(log.strip(), file=sys.stderr)
         print(f"qnnctx: {error}", file=sys.stderr)
-        return _exit_status(error)
+        return exit_status(error)
     except BrokenPipeError:
         sys.stderr.close()  # the reader went away, as `| head` does: nothing to complain about
         return 0
-
-
-def _exit_status(error: QnnctxError) -> int:
-    from pytest_qnnctx.errors import UsageError
-
-    if isinstance(error, InfrastructureError):
-        return EXIT_INFRASTRUCTURE
-    return EXIT_USAGE if isinstance(error, UsageError) else EXIT_PRODUCT
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,76 +43,17 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--json", action="store_true", help="print JSON")
     inspect.set_defaults(command=_inspect)
 
-    build = commands.add_parser("build", help="build a model's context binary into the cache")
-    build.add_argument("model", type=Path, metavar="MODEL.onnx")
-    build.add_argument("--encodings", type=Path, metavar="FILE", help="AIMET encodings")
-    build.add_argument("--calibration", type=Path, metavar="FILE", help=".npz or input list")
-    build.add_argument("--name", default="", help="name of the binary (default: the file's)")
-    build.add_argument(
-        "--shape",
-        action="append",
-        default=[],
-        metavar="INPUT=1,3,224,224",
-        help="fix a dynamic input's shape; once an input",
-    )
-    _add_options(build, "--board", "--boards-file", "--qnnctx-toolchain", "--qnnctx-cache-dir")
-    build.set_defaults(command=_build)
+    add_build(commands)
 
     boards = commands.add_parser("boards", help="the boards that are known")
     boards.add_argument("action", nargs="?", choices=["list"], default="list")
-    _add_options(boards, "--boards-file")
+    add_options(boards, "--boards-file")
     boards.set_defaults(command=_boards)
 
     doctor = commands.add_parser("doctor", help="what is installed, and what is missing")
-    _add_options(doctor, "--board", "--boards-file", "--qnnctx-toolchain", "--qnnctx-cache-dir")
+    add_options(doctor, "--board", "--boards-file", "--qnnctx-toolchain", "--qnnctx-cache-dir")
     doctor.set_defaults(command=_doctor)
     return parser
-
-
-def _add_options(parser: argparse.ArgumentParser, *flags: str) -> None:
-    for option in OPTIONS:
-        if option.flag in flags:
-            parser.add_argument(
-                option.flag, dest=option.name, metavar=option.metavar, help=option.help
-            )
-
-
-def _workbench(arguments: argparse.Namespace) -> Workbench:
-    """The session's tools, with plugins from the entry-point group ``qnnctx``."""
-    import pluggy
-
-    from pytest_qnnctx import builtin, hookspecs
-    from pytest_qnnctx.registry import Registry
-    from pytest_qnnctx.workbench import Workbench
-
-    manager = pluggy.PluginManager("pytest")
-    manager.add_hookspecs(hookspecs)
-    manager.register(builtin)
-    manager.load_setuptools_entrypoints("qnnctx")
-
-    def progress(line: str) -> None:
-        print(f"qnnctx: {line}", file=sys.stderr, flush=True)
-
-    settings = _settings(arguments)
-    return Workbench(settings, Registry(manager.hook, settings), progress)
-
-
-def _settings(arguments: argparse.Namespace) -> Settings:
-    def command_line(option: Option) -> str | bool | None:
-        value: str | bool | None = getattr(arguments, option.name, None)
-        return value
-
-    return resolve(command_line, lambda option: "", _root())
-
-
-def _root() -> Path:
-    """The project's root, as pytest would find it: where its configuration or .git is."""
-    here = Path.cwd()
-    marks = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "boards.yaml", ".git")
-    for folder in (here, *here.parents):
-        if any((folder / mark).exists() for mark in marks):
-            return folder
-    return here
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
@@ -141,37 +68,8 @@ def _inspect(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _build(arguments: argparse.Namespace) -> int:
-    from pytest_qnnctx.model import Model
-
-    workbench = _workbench(arguments)
-    model = Model(
-        arguments.model,
-        name=arguments.name,
-        encodings=arguments.encodings,
-        calibration=arguments.calibration,
-        input_shapes=dict(_shape(text) for text in arguments.shape),
-    )
-    artifact = workbench.artifact(model, workbench.target)
-    print(artifact.path)
-    return 0
-
-
-def _shape(text: str) -> tuple[str, tuple[int, ...]]:
-    from pytest_qnnctx.errors import UsageError
-
-    name, _, sizes = text.rpartition("=")
-    try:
-        shape = tuple(int(size) for size in sizes.split(","))
-    except ValueError:
-        shape = ()
-    if not name or not shape or min(shape) < 1:
-        raise UsageError(f"--shape {text} is not of the form INPUT=1,3,224,224")
-    return name, shape
-
-
 def _boards(arguments: argparse.Namespace) -> int:
-    workbench = _workbench(arguments)
+    workbench = open_workbench(arguments)
     inventory = workbench.inventory
     registry = workbench.registry
     rows = [("name", "SoC", "HTP", "VTCM", "transport", "runner", "tags")]
@@ -189,14 +87,11 @@ def _boards(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from pytest_qnnctx.doctor import examine
+    from pytest_qnnctx.doctor import examine, report
 
-    findings = examine(_workbench(arguments))
-    for finding in findings:
-        print(f"{'ok      ' if finding.good else 'MISSING '} {finding.what}: {finding.found}")
-        if finding.next_step:
-            print(f"          {finding.next_step}")
-    return 0 if all(finding.good for finding in findings) else EXIT_INFRASTRUCTURE
+    examined = examine(open_workbench(arguments))
+    print(report(examined))
+    return 0 if all(one.good for one in examined) else EXIT_INFRASTRUCTURE
 
 
 if __name__ == "__main__":

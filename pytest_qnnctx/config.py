@@ -14,6 +14,8 @@ from pathlib import Path
 
 from pytest_qnnctx.errors import UsageError
 
+#: The manifest's name at the project's root.
+MANIFEST = "qnnctx.lock"
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 
@@ -50,6 +52,20 @@ OPTIONS: tuple[Option, ...] = (
         "where built binaries and references are kept (default: .qnnctx-cache at the root)",
         "DIR",
     ),
+    Option(
+        "--qnnctx-manifest",
+        "the manifest that pins binaries (default: qnnctx.lock at the root, where it exists)",
+        "FILE",
+    ),
+    Option(
+        "--qnnctx-build-host",
+        "SSH alias or user@host of the machine with the QAIRT SDK (default: QC_BUILD_HOST)",
+        "HOST",
+    ),
+    Option(
+        "--qnnctx-float-fallback",
+        "let the QAIRT quantizer leave ops in float; recorded, and named in the report",
+    ),
     Option("--qnnctx-json", "write the report as JSON to this file", "FILE"),
     Option(
         "--qnnctx-lease-timeout", "seconds to wait for a board that is in use (default: 600)", "S"
@@ -71,6 +87,9 @@ class Settings:
     boards_file: Path | None = None
     toolchain: str = "auto"
     cache_dir: Path = Path(".qnnctx-cache")
+    manifest: Path | None = None
+    build_host: str | None = None
+    float_fallback: bool = False
     json: Path | None = None
     lease_timeout_s: float = 600.0
     require_hardware: bool = False
@@ -133,12 +152,19 @@ def resolve(
         boards_file=boards_file,
         toolchain=values.get("toolchain", "auto"),
         cache_dir=path("cache_dir") or root / ".qnnctx-cache",
+        manifest=path("manifest") or _existing(root / MANIFEST),
+        build_host=values.get("build_host"),
+        float_fallback=switch("float_fallback"),
         json=path("json"),
         lease_timeout_s=_seconds(values, origins),
         require_hardware=switch("require_hardware"),
         fresh=switch("fresh"),
         origins=origins,
     )
+
+
+def _existing(path: Path) -> Path | None:
+    return path if path.is_file() else None
 
 
 def _seconds(values: Mapping[str, str], origins: Mapping[str, str]) -> float:

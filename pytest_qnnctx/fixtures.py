@@ -73,11 +73,12 @@ def target(request: pytest.FixtureRequest) -> Target:
 def context_binary(request: pytest.FixtureRequest, qnn_model: Model, target: Target) -> Artifact:
     """The context binary of the test's model for the target: path, sha256, provenance.
 
-    It is built once and kept; a model that does not compile fails the test.
+    It is built once and kept; a model that does not compile fails the test, and so does a binary
+    that is not what was asked of the compiler.
     """
     from pytest_qnnctx.markers import as_model
 
-    artifact = request.config.stash[WORKBENCH].artifact(as_model(qnn_model), target)
+    artifact = request.config.stash[WORKBENCH].proven(as_model(qnn_model), target)
     request.node.stash[ARTIFACT] = artifact
     return artifact
 

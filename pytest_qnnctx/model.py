@@ -103,6 +103,8 @@ class Provenance:
     ``hvx_threads``. ``findings`` are worth saying, and did not end the build. ``ddr`` has the
     compiler's traffic figures in bytes, a mapping a graph (``spill_bytes`` ...), where it prints
     them. ``source_key`` is equal for all that was built of the same files for the same target.
+    ``origin`` tells, of a binary that was fetched, where it was built: ``toolchain``, ``built_at``,
+    ``build_seconds``, ``builder`` and ``host`` of that build.
     """
 
     key: str
@@ -122,6 +124,7 @@ class Provenance:
     asked: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     ddr: tuple[Mapping[str, int], ...] = ()
+    origin: Mapping[str, Any] | None = None
     source_key: str = ""
     choice: str = ""
     sha256: str = ""

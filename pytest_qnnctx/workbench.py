@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_qnnctx.errors import InfrastructureError, ProductFailure, UsageError
 
@@ -173,6 +173,17 @@ class Workbench:
             self._binaries[artifact.sha256] = read_binary(artifact.path)
         return self._binaries[artifact.sha256]
 
+    def proven(self, model: Model, target: Target) -> Artifact:
+        """:meth:`artifact`, for use without the gates: one that is what was asked of the compiler.
+
+        Raises ProductFailure where it is not.
+        """
+        from pytest_qnnctx.admission import require_options
+
+        artifact = self.artifact(model, target)
+        require_options(self.registry, artifact, self.read(artifact), target)
+        return artifact
+
     def _open_session(self, note: str) -> BoardSession:
         from pytest_qnnctx.boards.session import open_any_session
 
@@ -262,21 +273,16 @@ class LeasedBoard:
 
     def check_identity(self, artifact: Artifact, binary: BinaryInfo) -> None:
         """Raise ProductFailure unless binary and board agree, by the gates that are always on."""
-        from pytest_qnnctx.judge.gate import Condition
-        from pytest_qnnctx.judge.judging import judge_all
-        from pytest_qnnctx.judge.measurements import Measurements
-        from pytest_qnnctx.judge.verdict import Outcome
+        from pytest_qnnctx.admission import require_identity
 
-        gates = self.workbench.registry.gates.values()
-        known = Measurements(self.target, self.facts, artifact, binary=binary)
-        conditions = [Condition(gate, {}) for gate in gates if is_identity_gate(gate)]
-        refused = [v for v in judge_all(conditions, known) if v.outcome is not Outcome.PASS]
-        if refused:
-            reasons = "; ".join(f"{verdict.gate}: {verdict.evidence}" for verdict in refused)
-            raise ProductFailure(
-                f"{artifact.path.name} was not put on board {self.name}: {reasons}",
-                next_step="build it for this board's target, with a QNN that its runtime can read",
-            )
+        require_identity(
+            self.workbench.registry,
+            artifact,
+            binary,
+            self.target,
+            board=self.facts,
+            name=self.name,
+        )
 
     def close(self) -> None:
         """End the lease."""
@@ -292,13 +298,6 @@ class LeasedBoard:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def is_identity_gate(gate: Any) -> bool:
-    """Whether an always-on gate can be judged before anything is run on the board."""
-    from pytest_qnnctx.judge.measurements import Need
-
-    return bool(gate.always) and Need.OUTPUTS not in gate.needs({})
 
 
 def _lease_dir() -> Path:

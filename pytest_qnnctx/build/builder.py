@@ -144,6 +144,7 @@ def build_from(
             asked=dict(product.asked),
             findings=product.findings,
             ddr=product.ddr,
+            origin=product.origin,
             choice=choice,
             sha256=file_sha256(binary),
             size_bytes=binary.stat().st_size,

@@ -124,6 +124,24 @@ class Store:
         keys = sorted(note.name for note in notes.iterdir()) if notes.is_dir() else []
         return [artifact for artifact in map(self.find, keys) if artifact is not None]
 
+    def with_sha256(self, sha256: str) -> Artifact | None:
+        """A whole artifact whose binary is of that hash, whatever it was built of; None if none.
+
+        One that has the quantized model beside it is taken first.
+        """
+        found: Artifact | None = None
+        artifacts = self.root / "artifacts"
+        for entry in sorted(artifacts.iterdir()) if artifacts.is_dir() else ():
+            try:
+                if sha256 not in (entry / PROVENANCE_FILE).read_text():
+                    continue  # cheaper than hashing each binary
+            except (OSError, ValueError):
+                continue
+            artifact = self.find(entry.name)
+            if artifact is not None and artifact.sha256 == sha256:
+                found = artifact if found is None or artifact.quantized_model else found
+        return found
+
     def _entry(self, key: str) -> Path:
         return self.root / "artifacts" / key
 

@@ -64,7 +64,7 @@ class BuildProduct:
 
     ``quantization`` is short text such as ``w8a8``. ``float_ops`` / ``host_ops`` name nodes that
     compute in float / that run off the NPU; None means that the toolchain cannot tell.
-    ``asked``, ``findings`` and ``ddr``: see :class:`~pytest_qnnctx.model.Provenance`.
+    ``asked``, ``findings``, ``ddr`` and ``origin``: see :class:`~pytest_qnnctx.model.Provenance`.
     ``files`` are further files to keep, by role (``quantized_model``, ``log`` ...).
     """
 
@@ -78,6 +78,7 @@ class BuildProduct:
     findings: tuple[Finding, ...] = ()
     ddr: tuple[Mapping[str, int], ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
+    origin: Mapping[str, Any] | None = None
 
 
 class Toolchain(Protocol):

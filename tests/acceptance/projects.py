@@ -30,6 +30,12 @@ import dataclasses
 from pytest_qnnctx.build.ort_toolchain import OrtToolchain
 
 TARGET, PRODUCT, BYTES = {target!r}, {product!r}, {content!r}
+OPTIONS = {options!r}
+
+class Told(OrtToolchain):
+    # It records what it was asked, and tells the compiler OPTIONS.
+    def _provider_options(self, target):
+        return {{**super()._provider_options(target), **OPTIONS}}
 
 class Altered:
     name = "altered"
@@ -39,11 +45,11 @@ class Altered:
 
     def options(self, model, target):
         real = OrtToolchain().options(model, target)
-        return {{"altered": repr((TARGET, PRODUCT, BYTES)), **real}}
+        return {{"altered": repr((TARGET, PRODUCT, BYTES, OPTIONS)), **real}}
 
     def build(self, request, progress):
         target = dataclasses.replace(request.target, **TARGET)
-        product = OrtToolchain().build(dataclasses.replace(request, target=target), progress)
+        product = Told().build(dataclasses.replace(request, target=target), progress)
         content = product.binary.read_bytes()
         for old, new in BYTES:
             assert old in content and len(old) == len(new)
@@ -109,9 +115,12 @@ class Project:
         target: dict[str, Any] | None = None,
         product: dict[str, Any] | None = None,
         content: tuple[tuple[bytes, bytes], ...] = (),
+        options: dict[str, str] | None = None,
     ) -> None:
         """Offer the toolchain ``altered`` in conftest.py."""
-        text = ALTERED.format(target=target or {}, product=product or {}, content=content)
+        text = ALTERED.format(
+            target=target or {}, product=product or {}, content=content, options=options or {}
+        )
         self.pytester.makeconftest(text)
 
     def tests(self, body: str) -> None:

@@ -32,7 +32,7 @@ def test_a_good_model_passes_every_gate(classifier):
     )
     assert ran.result.ret == 0, ran.text
     assert set(ran.verdicts().values()) == {"pass"}
-    assert len(ran.verdicts()) == 13
+    assert len(ran.verdicts()) == 14
     emulated = {gate["gate"] for gate in ran.test()["gates"] if gate["emulated"]}
     assert {"max_load_ms", "max_latency_ms"} <= emulated
 
@@ -167,6 +167,66 @@ def test_a_binary_whose_version_cannot_be_read(classifier):
     classifier.altered(content=((b"v2.51.0.", b"vx.yz.0."),))
     ran = classifier.judge(ENCODED, arguments=ALTERED)
     assert ran.verdicts()["runtime"] == "inconclusive"
+
+
+# options_applied: the binary against what was asked of the compiler
+
+#: As if graph_names did not name the graph: what the compiler does when nobody tells it.
+UNBOUND = {"vtcm_mb": "4", "htp_graph_finalization_optimization_mode": "0"}
+
+
+def test_the_compiler_did_what_it_was_asked(classifier):
+    gate = classifier.judge(ENCODED).gate("options_applied")
+    assert gate["verdict"] == "pass"
+    for told in ("htp_arch v68", "soc_model 93", "optimization_level 3", "vtcm_mb 2"):
+        assert told in gate["evidence"]
+
+
+def test_options_that_did_not_bind_fail_and_the_other_gates_are_measured(classifier):
+    classifier.altered(options=UNBOUND)
+    ran = classifier.judge(ENCODED + 'task_metric("top1", min=0.1)', arguments=ALTERED)
+    gate = ran.gate("options_applied")
+    assert gate["verdict"] == "fail"
+    for told in ("asked 3, found 0", "asked 2, found 4", "graph_names", "QNNExecutionProvider"):
+        assert told in gate["evidence"]
+    assert ran.verdicts()["task_metric(top1)"] == "pass"
+    assert ran.result.ret == 1
+
+
+def test_an_option_that_was_ignored_is_named(classifier):
+    classifier.altered(options={"htp_graph_finalization_optimization_mode": "1"})
+    gate = classifier.judge(ENCODED, arguments=ALTERED).gate("options_applied")
+    assert gate["verdict"] == "fail"
+    assert gate["measured"] == 1
+    assert "asked 3, found 1; the compiler ignored optimization_level" in gate["evidence"]
+
+
+def test_hvx_threads_left_to_the_compiler_are_none_that_were_asked_for(classifier):
+    classifier.altered(product={"asked": {"hvx_threads": 4}})
+    gate = classifier.judge(ENCODED, arguments=ALTERED).gate("options_applied")
+    assert gate["verdict"] == "fail"
+    assert "asked 4, found 0" in gate["evidence"]
+
+
+def test_a_binary_from_elsewhere_that_is_at_the_defaults(classifier):
+    classifier.altered(product={"asked": {}}, options=UNBOUND)
+    gate = classifier.judge(ENCODED, arguments=ALTERED).gate("options_applied")
+    assert gate["verdict"] == "fail"
+    assert "did not bind" in gate["evidence"]
+
+
+def test_a_binary_from_elsewhere_that_was_told_its_options(classifier):
+    classifier.altered(product={"asked": {}})
+    gate = classifier.judge(ENCODED, arguments=ALTERED).gate("options_applied")
+    assert gate["verdict"] == "pass"
+    assert "not recorded" in gate["evidence"]
+
+
+@pytest.mark.usefixtures("no_library")
+def test_options_that_cannot_be_read_back_are_no_pass(classifier):
+    gate = classifier.judge(ENCODED, call="pass").gate("options_applied")
+    assert (gate["verdict"], gate["measured"]) == ("inconclusive", None)
+    assert "optimization_level" in gate["evidence"]
 
 
 # encodings_applied

@@ -236,9 +236,9 @@ def test_missing_files_are_named(classifier):
 
 
 def test_a_toolchain_that_is_none_is_told_before_anything_runs(classifier):
-    ran = classifier.judge(ENCODED, arguments=("--qnnctx-toolchain=qairt",))
+    ran = classifier.judge(ENCODED, arguments=("--qnnctx-toolchain=qairtt",))
     assert ran.result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "there is no toolchain 'qairt'" in ran.text
+    assert "there is no toolchain 'qairtt'" in ran.text
 
 
 def test_help_markers_and_fixtures_read_well(classifier):

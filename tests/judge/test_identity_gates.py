@@ -124,3 +124,20 @@ def test_a_binary_too_old_to_name_its_soc_is_to_be_rebuilt(good):
 def test_a_runtime_reads_what_is_not_newer(built, runtime, outcome, good):
     seen = with_board(with_binary(good, qnn_version=built), qnn_version=runtime)
     assert Runtime().judge({}, seen).outcome is outcome
+
+
+@pytest.mark.parametrize("runtime", ["2.51.0.1", "2.40.0.1", "?"])
+def test_a_verdict_on_versions_gives_its_rule_and_where_that_is_from(runtime, good):
+    details = Runtime().judge({}, with_board(good, qnn_version=runtime)).details
+    assert "older QNN versions" in details["rule"]
+    assert "2.47 loads in 2.51" in details["source"]
+
+
+@pytest.mark.parametrize(
+    ("built", "noted"), [("2.51.0.1", False), ("v2.51.0.1", False), ("2.51.1.7", True)]
+)
+def test_another_build_of_one_minor_version_is_noted(built, noted, good):
+    seen = with_board(with_binary(good, qnn_version=built), qnn_version="2.51.0.1")
+    verdict = Runtime().judge({}, seen)
+    assert verdict.outcome is Outcome.PASS
+    assert ("note" in verdict.details) is noted

@@ -30,6 +30,7 @@ def test_gates_have_what_markers_show():
         "htp_arch",
         "soc",
         "runtime",
+        "options_applied",
         "outputs_sane",
     ]
 

@@ -14,7 +14,16 @@ ROOT = Path(pytest_qnnctx.__file__).parent
 
 #: Left to right. Modules in one tuple may import each other.
 LAYERS = (
-    ("errors", "parts", "process", "model", "samples", "config"),
+    (
+        "errors",
+        "parts",
+        "process",
+        "model",
+        "samples",
+        "config",
+        "shell_assignments",
+        "qualcomm_env",
+    ),
     ("hosts",),
     ("build",),
     ("binary",),
@@ -28,11 +37,12 @@ LAYERS = (
         "hookspecs",
         "dataset",
         "toolchain_choice",
+        "admission",
         "workbench",
         "observe",
         "acceptance",
     ),
-    ("heading", "doctor", "cli"),
+    ("heading", "doctor", "cli_common", "cli_pin", "cli_build", "cli"),
     ("markers", "fixtures", "outcomes", "tally", "summary", "account", "plugin"),
 )
 #: Copied to boards on its own, so it imports nothing of the rest.

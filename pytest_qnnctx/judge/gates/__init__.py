@@ -83,6 +83,12 @@ BUILT_IN: tuple[Gate, ...] = (
         always=True,
     ),
     ListedGate(
+        "options_gate:OptionsApplied",
+        "options_applied",
+        "the binary has the options that the compiler was given: none was ignored",
+        always=True,
+    ),
+    ListedGate(
         "build_gates:NoFp16",
         "no_fp16",
         "no op of the compiled graph computes in floating point",

@@ -97,11 +97,23 @@ class Soc:
         return answer.passes(found, f"binary, target and board are {names}{same}", **seen)
 
 
+#: The rule of versions, as the verdict tells it, and where it comes from.
+RUNTIME_RULE = "a runtime reads binaries of its own and of older QNN versions (major.minor)"
+RUNTIME_SOURCE = (
+    "measured: a binary of 2.47 loads in 2.51; public reports of the other way: a refusal that "
+    'names the two blob versions ("Can\'t read future blob"), and error 5000 after a change of the '
+    "SDK"
+)
+
+
 class Runtime:
     """The board's QNN runtime is not older than the QNN that made the binary.
 
-    Major and minor count: a binary of 2.47 loads in 2.51 (measured); the other way round depends
-    on the versions and is not risked.
+    The rule: a runtime of the same or a newer version (major and minor) may read the binary, as a
+    binary of 2.47 loads in 2.51 (measured). The other way is refused by the device in public
+    reports ("Can't read future blob", or error 5000 after a change of the SDK); it depends on the
+    blob's version, which the files at hand do not tell before loading, and is not risked. Another
+    patch or build of one minor version is allowed, and noted. Judged before anything is staged.
     """
 
     name = "runtime"
@@ -131,7 +143,12 @@ class Runtime:
             return answer.unknown(f"QNN version of the binary unknown: {why}")
         if board is None:
             return answer.unknown(not_taken(measurements, Need.BOARD, "board"), built)
-        seen = {"binary": built, "runtime": runtime}
+        seen = {
+            "binary": built,
+            "runtime": runtime,
+            "rule": RUNTIME_RULE,
+            "source": RUNTIME_SOURCE,
+        }
         if runtime_number is None:
             shown = "could not be read" if runtime is None else f"is no version: {runtime!r}"
             return answer.unknown(f"QNN version of the board {shown}", built, **seen)
@@ -142,6 +159,8 @@ class Runtime:
                 f"{_dotted(runtime_number)}",
                 **seen,
             )
+        if built_number == runtime_number and str(built).lstrip("v") != str(runtime).lstrip("v"):
+            seen["note"] = "another patch or build of one minor version, which the rule allows"
         return answer.passes(
             _dotted(built_number),
             f"binary is of QNN {built}, the runtime of {runtime}",
