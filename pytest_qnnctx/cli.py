@@ -10,7 +10,13 @@ from pathlib import Path
 
 from pytest_qnnctx import __version__
 from pytest_qnnctx.cli_build import add_build
-from pytest_qnnctx.cli_common import EXIT_INFRASTRUCTURE, add_options, exit_status, open_workbench
+from pytest_qnnctx.cli_common import (
+    EXIT_INFRASTRUCTURE,
+    EXIT_USAGE,
+    add_options,
+    exit_status,
+    open_workbench,
+)
 from pytest_qnnctx.errors import QnnctxError
 
 
@@ -51,7 +57,11 @@ def _parser() -> argparse.ArgumentParser:
     boards.set_defaults(command=_boards)
 
     doctor = commands.add_parser("doctor", help="what is installed, and what is missing")
-    add_options(doctor, "--board", "--boards-file", "--qnnctx-toolchain", "--qnnctx-cache-dir")
+    add_options(
+        doctor,
+        *("--board", "--boards-file", "--qnnctx-toolchain", "--qnnctx-cache-dir"),
+        *("--qnnctx-manifest", "--qnnctx-build-host"),
+    )
     doctor.set_defaults(command=_doctor)
     return parser
 
@@ -87,11 +97,15 @@ def _boards(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from pytest_qnnctx.doctor import examine, report
+    from pytest_qnnctx.doctor import examine
+    from pytest_qnnctx.doctor_report import State, report
 
     examined = examine(open_workbench(arguments))
     print(report(examined))
-    return 0 if all(one.good for one in examined) else EXIT_INFRASTRUCTURE
+    states = {one.state for one in examined}
+    if State.WRONG in states:
+        return EXIT_USAGE
+    return EXIT_INFRASTRUCTURE if State.MISSING in states else 0
 
 
 if __name__ == "__main__":

@@ -139,6 +139,14 @@ def load_qualcomm_env(
     return QualcommEnv(values, path, origins, unknown, warnings)
 
 
+def written_keys(root: Path, home: Path | None = None) -> tuple[str, ...]:
+    """The keys that have a value in the file, complete or not. Raises as the loading does."""
+    path = _find(root, home)
+    if path is None:
+        return ()
+    return tuple(a.key for a in parse_assignments(_read(path)[0], str(path)) if a.value)
+
+
 def _find(root: Path, home: Path | None) -> Path | None:
     folders = [root]
     with suppress(RuntimeError):  # this user has none

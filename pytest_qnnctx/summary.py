@@ -26,7 +26,9 @@ def write_summary(
     if gates or tally.infrastructure or missing:
         terminal.write_sep("=", "qnnctx: gates")
     for line in table_lines(judged, terminal._tw.fullwidth):
-        if line.good is None:
+        if line.note:
+            terminal.write_line(line.text, yellow=True)
+        elif line.good is None:
             terminal.write_line(line.text, bold=True)
         else:
             terminal.write_line(line.text, green=line.good, red=not line.good)

@@ -42,7 +42,15 @@ def session_choice(registry: Registry, name: str) -> Choice:
     """
     if name != AUTO:
         return Choice(registry.toolchain(name), f"asked for: {name}")
-    found, reasons = _at_hand(registry.toolchains)
+    return best_at_hand(registry.toolchains)
+
+
+def best_at_hand(toolchains: Mapping[str, Toolchain]) -> Choice:
+    """The first of ``toolchains`` that ``auto`` may take and that is installed.
+
+    Raises UsageError for a broken configuration, InfrastructureError where none is.
+    """
+    found, reasons = _at_hand(toolchains)
     if found is None:
         raise _none_at_hand(reasons)
     return Choice(found, f"auto: {found.name} is installed{_not(reasons)}")

@@ -170,7 +170,11 @@ def _keep(product: BuildProduct, workdir: Path) -> None:
     """Move the files that outlive the build out of its scratch directory."""
     names: Mapping[str, str] = {"quantized_model": QUANTIZED_FILE, "log": "build.log"}
     for role, path in product.files.items():
-        path.rename(workdir / names.get(role, path.name))
+        kept = workdir / names.get(role, path.name)
+        if path.is_relative_to(workdir):
+            path.rename(kept)
+        else:
+            shutil.copy(path, kept)  # not ours to move: the user's own file
 
 
 def _user() -> str:

@@ -21,7 +21,7 @@ from pytest_qnnctx.build.content_key import file_sha256
 from pytest_qnnctx.build.encodings_check import encodings_use
 from pytest_qnnctx.build.log_diagnosis import ddr_summaries, diagnose, stage_failure
 from pytest_qnnctx.build.model_library import ModelLibrary, find_model_library
-from pytest_qnnctx.build.prepare import prepare
+from pytest_qnnctx.build.prepare import kept_model, prepare
 from pytest_qnnctx.build.stage import StageRun
 from pytest_qnnctx.build.toolchain import (
     BuildBoard,
@@ -104,8 +104,8 @@ class OnboardToolchain:
         log = request.workdir / "build.log"
         log.write_text(f"== {run.stage.stage} on {board.host.name}\n{run.stage.log}")
         files = {"log": log}
-        if prepared.quantization != "float32":
-            files["quantized_model"] = prepared.path
+        if kept := kept_model(prepared, request.workdir):
+            files["quantized_model"] = kept
         floats, note = _floats(library, target)
         return BuildProduct(
             binary=run.binary,

@@ -81,7 +81,7 @@ class OrtToolchain:
         where the compiler is not there, is killed from outside or runs out of time.
         """
         from pytest_qnnctx.build.onnx_graph import write_for_compiler
-        from pytest_qnnctx.build.prepare import prepare
+        from pytest_qnnctx.build.prepare import kept_model, prepare
 
         self.identify()
         work, model, target = request.workdir, request.model, request.target
@@ -116,7 +116,7 @@ class OrtToolchain:
         log_file = work / "build.log"
         log_file.write_text(log)
         files = {"log": log_file}
-        if prepared.quantization != "float32" and (kept := _self_contained(prepared.path, work)):
+        if kept := kept_model(prepared, work):
             files["quantized_model"] = kept
         return BuildProduct(
             binary=binaries[0],
@@ -235,17 +235,3 @@ def _host_ops(context: Path) -> tuple[str, ...] | None:
     return tuple(
         f"{node.name} ({node.op_type})" for node in graph.node if node.op_type != "EPContext"
     )
-
-
-def _self_contained(path: Path, work: Path) -> Path | None:
-    """The quantized model with its weights inside; None where one file cannot hold it (2 GB)."""
-    import onnx
-
-    from pytest_qnnctx.build.onnx_graph import LARGEST_ONNX_BYTES
-
-    kept = work / "kept.onnx"
-    model = onnx.load(str(path))
-    if model.ByteSize() > LARGEST_ONNX_BYTES:
-        return None
-    onnx.save(model, str(kept))
-    return kept

@@ -81,6 +81,21 @@ def prepare(model: Model, target: Target, workdir: Path, progress: Progress) -> 
     return _read_back(path)
 
 
+def kept_model(prepared: PreparedModel, workdir: Path) -> Path | None:
+    """A copy of the quantized ONNX, its weights inside, to be kept beside the binary.
+
+    None where it is not quantized, or larger than one file can be (2 GB).
+    """
+    from pytest_qnnctx.build.onnx_graph import LARGEST_ONNX_BYTES
+
+    if prepared.quantization == "float32":
+        return None
+    proto = load_model(prepared.path)
+    if proto.ByteSize() > LARGEST_ONNX_BYTES:
+        return None
+    return save_model(proto, workdir / "kept.onnx")
+
+
 def _as_is(model: Model, proto: ModelProto, workdir: Path, progress: Progress) -> PreparedModel:
     if model.encodings is not None:
         raise UsageError(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pytest_qnnctx.build.calibration_inputs import load_calibration
 from pytest_qnnctx.build.expected import is_qdq
 from pytest_qnnctx.build.onnx_file import external_data, load_model, save_model
-from pytest_qnnctx.build.onnx_graph import LARGEST_ONNX_BYTES, float_nodes, name_nodes
+from pytest_qnnctx.build.onnx_graph import float_nodes, name_nodes
 from pytest_qnnctx.build.prepare import PreparedModel, prepare
 from pytest_qnnctx.build.shapes import fix_shapes, input_shapes
 from pytest_qnnctx.errors import BuildFailed, Finding, InfrastructureError, ProductFailure
@@ -198,11 +198,3 @@ def _samples(model: Model, proto: ModelProto) -> Sequence[Sample]:
         if name in types
     }
     return load_calibration(model.calibration, inputs)
-
-
-def self_contained(path: Path, destination: Path) -> Path | None:
-    """The ONNX ``path`` with its weights inside, at ``destination``; None above 2 GB."""
-    proto = load_model(path)
-    if proto.ByteSize() > LARGEST_ONNX_BYTES:
-        return None
-    return save_model(proto, destination)

@@ -10,7 +10,8 @@ from pytest_qnnctx.build.backend_config import compile_options
 from pytest_qnnctx.build.build_place import Deadline, LocalPlace, Place, RemotePlace
 from pytest_qnnctx.build.dlc_info import like_expected
 from pytest_qnnctx.build.encodings_check import encodings_use
-from pytest_qnnctx.build.qairt_inputs import FLOAT32, QairtInputs, gather_inputs, self_contained
+from pytest_qnnctx.build.prepare import kept_model
+from pytest_qnnctx.build.qairt_inputs import QairtInputs, gather_inputs
 from pytest_qnnctx.build.qairt_stages import QairtStages
 from pytest_qnnctx.build.sdk import Sdk, find_sdk
 from pytest_qnnctx.build.sdk_flags import ToolHelp
@@ -52,8 +53,8 @@ class QairtToolchain:
         self._sdk: Sdk | None = None
         self._helps: dict[str, ToolHelp] = {}
 
-    def identify(self) -> ToolchainId:
-        """The SDK's version; looked up once.
+    def sdk(self) -> Sdk:
+        """The SDK; looked up once.
 
         Raises UsageError for a broken configuration, InfrastructureError where no SDK is found, the
         build host is not reached, or it cannot run the SDK.
@@ -61,7 +62,12 @@ class QairtToolchain:
         if self._sdk is None:
             with self._host() as (host, remote):
                 self._sdk = self._find(host, remote)
-        return ToolchainId(self.name, self._sdk.version, self._sdk.version)
+        return self._sdk
+
+    def identify(self) -> ToolchainId:
+        """The SDK's version. Raises as :meth:`sdk` does."""
+        version = self.sdk().version
+        return ToolchainId(self.name, version, version)
 
     def options(self, model: Model, target: Target) -> Mapping[str, str]:
         """Everything that is asked of the three tools beside the model."""
@@ -145,12 +151,7 @@ def _product(
     log = work / "build.log"
     log.write_text(stages.log())
     files = {"log": log}
-    prepared = inputs.prepared
-    if (
-        prepared is not None
-        and prepared.quantization != FLOAT32
-        and (kept := self_contained(prepared.path, work / "kept.onnx"))
-    ):
+    if inputs.prepared is not None and (kept := kept_model(inputs.prepared, work)):
         files["quantized_model"] = kept
     findings = [*inputs.findings, *stages.findings]
     if sdk.version_from != "sdk.yaml":

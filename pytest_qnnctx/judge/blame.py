@@ -6,6 +6,10 @@ import math
 from dataclasses import dataclass
 
 
+_BINARY = "the context binary"
+_BISECT = "; an op of the HTP differs from the CPU's: bisect the model by sub-graphs to find it"
+
+
 @dataclass(frozen=True)
 class Blame:
     """``losses`` maps a step to what it lost (negative: gained); ``worst`` is the step that lost
@@ -36,7 +40,7 @@ def blame(
     losses = {}
     if reference is not None:
         losses["quantizing"] = sign * (reference - quantized)
-    losses["the context binary"] = sign * (quantized - device)
+    losses[_BINARY] = sign * (quantized - device)
     # A score of NaN lost everything, and NaN compares with nothing.
     weights = {step: math.inf if math.isnan(loss) else loss for step, loss in losses.items()}
     worst = max(weights, key=lambda step: weights[step])
@@ -44,4 +48,5 @@ def blame(
     path += f"quantized on CPU {quantized:.4g} -> binary {device:.4g}"
     if weights[worst] <= 0:
         return Blame(losses, "", f"{path}: no step lost anything")
-    return Blame(losses, worst, f"{path}: lost in {worst}")
+    sentence = f"{path}: lost in {worst}"
+    return Blame(losses, worst, sentence + (_BISECT if worst == _BINARY else ""))

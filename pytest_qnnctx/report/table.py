@@ -18,21 +18,24 @@ _GAP = "  "
 _BELOW = "      "
 #: Values and limits that are text are wrapped to this width.
 _WIDEST = 24
+#: So many notes on one build are written out; the JSON report has all.
+_SHOWN_NOTES = 5
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the table; ``good`` is None for a heading."""
+    """One line of the table; ``good`` is None for a heading and for a ``note`` on the build."""
 
     text: str
     good: bool | None = None
+    note: bool = False
 
 
 def table_lines(records: Iterable[TestRecord], width: int) -> list[Line]:
     """The table of all tests that judged anything, for a terminal of ``width`` columns.
 
     Evidence stands in the last column, or below its row where the terminal is narrow; it is
-    wrapped and never cut.
+    wrapped and never cut. What the build found worth saying follows once for each binary.
     """
     judged = [record for record in records if record.gates]
     if not judged:
@@ -44,6 +47,7 @@ def table_lines(records: Iterable[TestRecord], width: int) -> list[Line]:
     beside = width - indent >= _NARROWEST
     headings = HEADINGS if beside else HEADINGS[:-1]
     lines = [Line(_row(headings, widths))]
+    told: set[str] = set()
     for record, part in zip(judged, rows, strict=True):
         artifact = record.artifact or {}
         made = f"  {artifact['file']} sha256 {artifact['sha256'][:12]}" if artifact else ""
@@ -56,6 +60,25 @@ def table_lines(records: Iterable[TestRecord], width: int) -> list[Line]:
                 columns, below = cells, _wrapped(evidence, max(width - len(_BELOW), _NARROWEST))
             texts = [_row(row, widths) for row in zip_longest(*columns, fillvalue="")]
             lines += [Line(text, good) for text in (*texts, *(_BELOW + text for text in below))]
+        if artifact and artifact["sha256"] not in told:
+            told.add(artifact["sha256"])
+            lines += [Line(text, note=True) for text in _notes(artifact, width)]
+    return lines
+
+
+def _notes(artifact: Mapping[str, Any], width: int) -> list[str]:
+    """The findings of the build that made ``artifact``, such as a float fallback allowed to it."""
+    findings = (artifact.get("provenance") or {}).get("findings") or ()
+    notes = [
+        f"build: {finding['kind'].replace('_', ' ')}: {finding['message']}"
+        for finding in findings[:_SHOWN_NOTES]
+    ]
+    if more := len(findings) - len(notes):
+        notes.append(f"build: {more} more notes, all in the JSON report")
+    lines = []
+    for note in notes:
+        first, *rest = _wrapped(note, max(width - len(_BELOW), _NARROWEST))
+        lines += [f"  {first}", *(_BELOW + text for text in rest)]
     return lines
 
 

@@ -66,3 +66,48 @@ def test_numbers():
         "v68",
         "1e-09",
     ]
+
+
+def built_with(*messages: str, sha: str = "ab") -> TestRecord:
+    findings = [
+        {"kind": "float_fallback_allowed", "subject": "net", "message": m} for m in messages
+    ]
+    artifact = {
+        "file": "net.bin",
+        "sha256": sha * 32,
+        "provenance": {"findings": findings},
+    }
+    gate = gate_json(Verdict("no_fp16", Outcome.PASS, 0, 0, "ops", "none"))
+    return TestRecord("test_x.py::test_net", "passed", "sim", artifact=artifact, gates=(gate,))
+
+
+def notes(*records: TestRecord, width: int = 120) -> list[str]:
+    return [line.text for line in table_lines(records, width) if line.note]
+
+
+def test_what_the_build_was_allowed_stands_under_its_gates():
+    lines = table_lines([built_with("the quantizer may leave ops in floating point")], 120)
+    assert (lines[-1].good, lines[-1].note) == (None, True)
+    assert lines[-1].text == (
+        "  build: float fallback allowed: the quantizer may leave ops in floating point"
+    )
+
+
+def test_a_note_is_given_once_for_a_binary_of_several_tests():
+    first, other = built_with("a"), built_with("b", sha="cd")
+    assert len(notes(first, first, other)) == 2
+
+
+def test_many_notes_are_counted_and_long_ones_wrapped():
+    shown = notes(built_with(*[f"note {i}" for i in range(9)]))
+    assert len(shown) == 6
+    assert "4 more" in shown[-1]
+    assert len(notes(built_with("word " * 60), width=80)) > 1
+
+
+def test_binaries_without_provenance_or_findings_have_no_notes():
+    assert notes(built_with()) == []
+    assert notes(record(Verdict("g", Outcome.PASS, 1, 2, "x", "fine"))) == []
+    bare = built_with()
+    artifact = {**(bare.artifact or {}), "provenance": None}
+    assert notes(TestRecord("t", "passed", "sim", artifact=artifact, gates=bare.gates)) == []

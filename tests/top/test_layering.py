@@ -42,7 +42,7 @@ LAYERS = (
         "observe",
         "acceptance",
     ),
-    ("heading", "doctor", "cli_common", "cli_pin", "cli_build", "cli"),
+    ("heading", "doctor_report", "doctor", "cli_common", "cli_pin", "cli_build", "cli"),
     ("markers", "fixtures", "outcomes", "tally", "summary", "account", "plugin"),
 )
 #: Copied to boards on its own, so it imports nothing of the rest.
