@@ -4,7 +4,7 @@
 
 Each block between ``<!-- printed: NAME -->`` and ``<!-- end -->`` is replaced by the output of one
 command, run in a copy of the project by this Python, which should be that of an environment made by
-``scripts/quickstart.sh``. Only paths of the copy are changed.
+``scripts/quickstart.sh``. Only paths of the copy and of the environment are changed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = {
     "quickstart": ["-m", "pytest", "conftest_examples/quickstart", "--board", "sim"],
+    "doctor": ["-m", "pytest_qnnctx.cli", "doctor"],
     "inspect": ["-m", "pytest_qnnctx.cli", "inspect", "BINARY"],
 }
-SHOWN = {"quickstart": None, "inspect": "$ qnnctx inspect digits_w8a8_v68.bin"}
+SHOWN = {
+    "quickstart": None,
+    "doctor": "$ qnnctx doctor",
+    "inspect": "$ qnnctx inspect digits_w8a8_v68.bin",
+}
 
 
 def printed(name: str, folder: Path) -> str:
     """The output of one command, in ``folder``."""
     (binary, *_) = [*folder.rglob("digits_w8a8_v68.bin"), Path("none")]
     argv = [str(binary) if word == "BINARY" else word for word in COMMANDS[name]]
-    environ = {**os.environ, "COLUMNS": "110"}
+    environ = {**os.environ, "COLUMNS": "110", "HOME": str(folder)}
     done = subprocess.run(
         [sys.executable, *argv],
         check=False,
@@ -41,6 +46,7 @@ def printed(name: str, folder: Path) -> str:
     if done.returncode:
         sys.exit(f"{name} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     text = done.stdout.replace(f"{binary.parent}/", "").replace(str(folder), "~/pytest-qnnctx")
+    text = text.replace(sys.prefix, "~/pytest-qnnctx/.venv")
     lines = [SHOWN[name]] if SHOWN[name] else []
     return "\n".join([*lines, *(line.rstrip() for line in text.strip().splitlines())])
 
