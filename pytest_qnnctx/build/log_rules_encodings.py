@@ -20,7 +20,7 @@ _HARMLESS = (
 )
 _NO_WORD = (
     r"(?!(?:not|no|is|are|was|were|in|of|for|at|on|with|that|to|from|named?|file|the|"
-    r"encodings?|overrides?|tensors?)\b)"
+    r"encodings?|overrides?|tensors?)\b|(?:ops?|nodes?|layers?)\s)"
 )
 _QUOTED = r"['\"`][^'\"`]+['\"`]"
 _NAME = rf"(?P<subject>{_QUOTED}|{_NO_WORD}[\w./:-]+)"

@@ -7,12 +7,14 @@ which has the form of the compiled graph's dump (:mod:`.compiled_graph`).
 
 from __future__ import annotations
 
+import glob
 import json
 import struct
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_qnnctx.build.compiled_graph import CompiledGraph, parse_compiled_graph
+from pytest_qnnctx.build.lfs import refuse_pointer
 from pytest_qnnctx.errors import UsageError
 from pytest_qnnctx.model import Model
 
@@ -34,7 +36,8 @@ class ModelLibrary:
 def find_model_library(model: Model) -> ModelLibrary:
     """The library beside the ONNX: ``lib<stem>.so`` or ``<stem>.so``, there or in ``aarch64-*/``.
 
-    Raises UsageError where there is none, more than one, or none for aarch64.
+    Raises UsageError where there is none, more than one, or none for aarch64, and
+    InfrastructureError where it is a Git LFS pointer.
     """
     stem, folder = model.path.stem, model.path.parent
     found = sorted(
@@ -42,7 +45,8 @@ def find_model_library(model: Model) -> ModelLibrary:
             path.resolve()
             for place in _FOLDERS
             for name in (f"lib{stem}.so", f"{stem}.so")
-            for path in folder.glob(place + name)
+            for path in folder.glob(place + glob.escape(name))
+            if path.is_file()
         }
     )
     if not found:
@@ -58,6 +62,7 @@ def find_model_library(model: Model) -> ModelLibrary:
             + ", ".join(str(path) for path in found),
             next_step="keep the one that is for the board",
         )
+    refuse_pointer(found[0], "model library")
     _check_machine(found[0])
     nets = [p for p in (found[0].parent, folder) if (p / f"{stem}_net.json").is_file()]
     net_json = nets[0] / f"{stem}_net.json" if nets else None
@@ -70,8 +75,7 @@ def _check_machine(path: Path) -> None:
     if head[:4] != b"\x7fELF" or len(head) < 20:
         raise UsageError(
             f"'{path}' is no shared library (its first bytes are {head[:4]!r})",
-            next_step="build it again with qnn-model-lib-generator; `git lfs pull` where it is "
-            "a pointer",
+            next_step="build it again with qnn-model-lib-generator",
         )
     (machine,) = struct.unpack("<H" if head[5] == 1 else ">H", head[18:20])
     if machine != 183:
@@ -82,10 +86,11 @@ def _check_machine(path: Path) -> None:
 
 
 def _read_net(path: Path | None) -> CompiledGraph | None:
-    """None where there is none or its form is another."""
+    """None where there is none, its form is another, or it lists no op: that is no evidence."""
     if path is None:
         return None
     try:
-        return parse_compiled_graph(json.loads(path.read_text(errors="replace")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        net = parse_compiled_graph(json.loads(path.read_text(errors="replace")))
+        return net if net.nodes else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -130,7 +130,7 @@ def _floats(
         why = (
             f"no op can be in floating point: the HTP {target.htp_arch} of {target.soc} has none, "
             f"and the model compiled; {library.path.stem.removeprefix('lib')}_net.json, which "
-            "would list them, is not there"
+            "would list them, is not there or has another form"
         )
         return (), (Finding("float_ops_by_architecture", library.path.name, why),)
     return None, ()

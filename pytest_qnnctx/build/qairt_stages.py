@@ -180,7 +180,8 @@ class QairtStages:
         if tool == QUANTIZER and run.returncode and wants_one(run.log):
             raise calibration_needed(self.model, self.shell.sdk.version)
         if tool == GENERATOR:
-            findings = (*findings, *self._float_findings(findings))
+            # First, since they name the cause: the log may have nothing but what follows from it.
+            findings = (*self._float_findings(findings), *findings)
         subject = f"{self.model.name} ({self.model.path.name})"
         error = stage_failure(run, findings, subject=subject, target=self.target)
         if isinstance(error, BuildFailed):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-
 _BINARY = "the context binary"
 _BISECT = "; an op of the HTP differs from the CPU's: bisect the model by sub-graphs to find it"
 

@@ -226,7 +226,8 @@ def test_a_fail_says_which_step_lost_most(quantized, lost_in, good):
     given = {"reference": values(0.97), "quantized": values(quantized)}
     verdict = judge(good, values(0.49), min=0.95, **given)
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.evidence.endswith(f"lost in {lost_in}")
+    assert f": lost in {lost_in}" in verdict.evidence
+    assert ("bisect" in verdict.evidence) == (lost_in == "the context binary")
     assert verdict.details["lost_in"] == lost_in
     assert verdict.details["quantized_score"] == quantized
 

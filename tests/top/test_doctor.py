@@ -13,9 +13,13 @@ from pathlib import Path
 import pytest
 from standin_sdk import make_sdk
 
+import pytest_qnnctx
 from pytest_qnnctx.build.manifest import Manifest, Pin, PinnedBinary, Source, write_manifest
 from pytest_qnnctx.model import Provenance
 
+pytestmark = pytest.mark.skipif(
+    Path("/opt/qcom/aistack/qairt").exists(), reason="a QAIRT SDK is installed on this machine"
+)
 V237 = "2.37.1.250807093845"
 BOARDS = """\
 boards:
@@ -97,13 +101,17 @@ def bare_python(tmp_path_factory) -> str:
     root = tmp_path_factory.mktemp("bare") / "env"
     venv.EnvBuilder(with_pip=False, symlinks=True).create(root)
     (packages,) = root.glob("lib/python*/site-packages")
+    left_out = ("onnxruntime_qnn", "__pycache__")
     for folder in map(Path, sys.path):
         if folder.name in ("site-packages", "dist-packages") and folder.is_dir():
             for entry in folder.iterdir():
-                if not entry.name.startswith("onnxruntime_qnn"):
-                    link = packages / entry.name
-                    if not link.exists():
-                        link.symlink_to(entry)
+                link = packages / entry.name
+                # A .pth may lead back to a directory with all of it.
+                if not (entry.name.startswith(left_out) or entry.suffix == ".pth" or link.exists()):
+                    link.symlink_to(entry)
+    ours = Path(pytest_qnnctx.__file__).parent.parent
+    if not ours.name.endswith("-packages"):
+        (packages / "project.pth").write_text(str(ours))
     return str(root / "bin" / "python")
 
 
