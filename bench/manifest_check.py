@@ -24,7 +24,7 @@ from pathlib import Path
 
 LIMIT = 0.5
 SECONDS_LIMIT = 1.0
-#: Files are remembered when they are older than this (seconds): see build/file_hashes.py.
+#: Files are remembered when they are older than this (seconds): see build/pins/file_hashes.py.
 SETTLED_S = 2.2
 COMMAND = [sys.executable, "-m", "pytest_qnnctx.cli", "build", "--check"]
 

@@ -71,7 +71,7 @@ def prepare(folder: Path, samples: int) -> None:
     """The model as QDQ, its inputs, and the test."""
     import numpy as np
 
-    from pytest_qnnctx.build.prepare import prepare as quantize
+    from pytest_qnnctx.build.quantize.prepare import prepare as quantize
     from pytest_qnnctx.model import Model, Target
 
     spec = find_spec("rapidocr_onnxruntime")

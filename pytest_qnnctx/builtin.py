@@ -21,10 +21,10 @@ hookimpl = pluggy.HookimplMarker("pytest")
 @hookimpl
 def pytest_qnnctx_toolchains(settings: Settings) -> Sequence[Toolchain]:
     """``qairt``, ``ort``, ``onboard`` and ``fetch``."""
-    from pytest_qnnctx.build.fetch_toolchain import FetchToolchain
-    from pytest_qnnctx.build.onboard_toolchain import OnboardToolchain
+    from pytest_qnnctx.build.onboard.toolchain import OnboardToolchain
     from pytest_qnnctx.build.ort_toolchain import OrtToolchain
-    from pytest_qnnctx.build.qairt_toolchain import QairtToolchain
+    from pytest_qnnctx.build.pins.toolchain import FetchToolchain
+    from pytest_qnnctx.build.qairt.toolchain import QairtToolchain
 
     return (
         QairtToolchain(settings),

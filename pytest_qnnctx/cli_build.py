@@ -15,7 +15,7 @@ from pytest_qnnctx.config import MANIFEST
 from pytest_qnnctx.errors import UsageError
 
 if TYPE_CHECKING:
-    from pytest_qnnctx.build.manifest import Manifest, Pin
+    from pytest_qnnctx.build.pins.manifest import Manifest, Pin
     from pytest_qnnctx.model import Model
 
 #: In the cache's directory: the hashes of files that ``--check`` has read.
@@ -128,9 +128,9 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from pytest_qnnctx.build.file_hashes import HashMemory
-    from pytest_qnnctx.build.manifest import read_manifest
-    from pytest_qnnctx.build.manifest_check import check_manifest
+    from pytest_qnnctx.build.pins.file_hashes import HashMemory
+    from pytest_qnnctx.build.pins.manifest import read_manifest
+    from pytest_qnnctx.build.pins.manifest_check import check_manifest
 
     settings = settings_of(arguments)
     manifest = read_manifest(settings.manifest or settings.root / MANIFEST)

@@ -13,8 +13,8 @@ from pytest_qnnctx.config import MANIFEST
 from pytest_qnnctx.errors import ProductFailure, UsageError
 
 if TYPE_CHECKING:
-    from pytest_qnnctx.build.manifest import Manifest, Pin
-    from pytest_qnnctx.build.store_place import StorePlace
+    from pytest_qnnctx.build.pins.manifest import Manifest, Pin
+    from pytest_qnnctx.build.pins.store_place import StorePlace
     from pytest_qnnctx.model import Artifact, Model, Target
     from pytest_qnnctx.workbench import Workbench
 
@@ -34,7 +34,7 @@ def build_and_tell(workbench: Workbench, model: Model, target: Target) -> Artifa
 
 def pin_model(arguments: argparse.Namespace, model: Model, publish_to: str | None) -> int:
     """Build ``model`` for the selected board and pin it; prints the binary's path."""
-    from pytest_qnnctx.build.manifest import Manifest, read_manifest
+    from pytest_qnnctx.build.pins.manifest import Manifest, read_manifest
 
     workbench, path = _open(arguments)
     manifest = read_manifest(path) if path.exists() else Manifest(path)
@@ -58,8 +58,8 @@ def _open(arguments: argparse.Namespace) -> tuple[Workbench, Path]:
 def repin_all(arguments: argparse.Namespace, publish_to: str | None) -> int:
     """Build and pin anew each pin whose files are there; a model that fails stops no other."""
     from pytest_qnnctx.boards.target import target_of
-    from pytest_qnnctx.build.manifest import read_manifest
-    from pytest_qnnctx.build.pinning import model_of_pin
+    from pytest_qnnctx.build.pins.manifest import read_manifest
+    from pytest_qnnctx.build.pins.pinning import model_of_pin
 
     workbench, path = _open(arguments)
     job = _Pinning(workbench, read_manifest(path), publish_to)
@@ -99,8 +99,8 @@ class _Pinning:
     def pin(self, model: Model, target: Target) -> Artifact:
         """The artifact of ``model``, which is pinned when this returns."""
         from pytest_qnnctx.build.files import model_files
-        from pytest_qnnctx.build.manifest import change_manifest
-        from pytest_qnnctx.build.pinning import pin_of_artifact, put_pin
+        from pytest_qnnctx.build.pins.manifest import change_manifest
+        from pytest_qnnctx.build.pins.pinning import pin_of_artifact, put_pin
 
         artifact = build_and_tell(self.workbench, model, target)
         pin = pin_of_artifact(
@@ -127,8 +127,8 @@ class _Pinning:
 
     def _publish(self, artifact: Artifact) -> str | None:
         """Its name in the store; None where it was put into none."""
-        from pytest_qnnctx.build.publish import is_writable_directory, publish
-        from pytest_qnnctx.build.store_place import parse_store
+        from pytest_qnnctx.build.pins.publish import is_writable_directory, publish
+        from pytest_qnnctx.build.pins.store_place import parse_store
 
         place: StorePlace | None = self.manifest.store
         if self._asked is not None:

@@ -182,9 +182,9 @@ def _asked_for(workbench: Workbench, name: str) -> bool:
 
 
 def _described(workbench: Workbench, toolchain: Toolchain, found: ToolchainId) -> str:
-    from pytest_qnnctx.build.fetch_toolchain import FetchToolchain
-    from pytest_qnnctx.build.manifest import read_manifest
-    from pytest_qnnctx.build.qairt_toolchain import QairtToolchain
+    from pytest_qnnctx.build.pins.manifest import read_manifest
+    from pytest_qnnctx.build.pins.toolchain import FetchToolchain
+    from pytest_qnnctx.build.qairt.toolchain import QairtToolchain
 
     if isinstance(toolchain, QairtToolchain):
         sdk = toolchain.sdk()

@@ -28,6 +28,7 @@ class Registry:
     def __init__(self, hook: Any, settings: Settings) -> None:
         self._hook = hook
         self._settings = settings
+        self._toolchains: tuple[tuple[int, ...], dict[str, Toolchain]] | None = None
 
     @property
     def gates(self) -> Mapping[str, Gate]:
@@ -41,8 +42,16 @@ class Registry:
 
     @property
     def toolchains(self) -> Mapping[str, Toolchain]:
-        """Toolchains by name, best first."""
-        return self._named("pytest_qnnctx_toolchains", settings=self._settings)
+        """Toolchains by name, best first; the same ones until another plugin offers some.
+
+        Some look up an SDK on another machine, and remember it.
+        """
+        hook = self._hook.pytest_qnnctx_toolchains
+        offering = tuple(id(one.plugin) for one in hook.get_hookimpls())
+        if self._toolchains is None or self._toolchains[0] != offering:
+            found = self._named("pytest_qnnctx_toolchains", settings=self._settings)
+            self._toolchains = offering, found
+        return self._toolchains[1]
 
     @property
     def runners(self) -> Mapping[str, Runner]:

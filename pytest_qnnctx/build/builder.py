@@ -60,8 +60,8 @@ class Sources:
 
 def read_sources(model: Model, target: Target) -> Sources:
     """Read and hash every file of ``model``. Raises UsageError where one is not there."""
-    from pytest_qnnctx.build.calibration_inputs import calibration_sha256, materialise
     from pytest_qnnctx.build.files import model_files
+    from pytest_qnnctx.build.quantize.calibration_inputs import calibration_sha256, materialise
 
     model = materialise(model)
     files = hash_files(model_files(model))

@@ -11,7 +11,7 @@ from pytest_qnnctx.build.compiled_graph import CompiledGraph, CompiledTensor, pl
 from pytest_qnnctx.model import EncodingsUse
 
 if TYPE_CHECKING:
-    from pytest_qnnctx.build.prepare import ExpectedEncoding, PreparedModel
+    from pytest_qnnctx.build.quantize.prepare import ExpectedEncoding, PreparedModel
 
 _BITS = {0x08: 8, 0x16: 16, 0x32: 32, 0x04: 4}
 

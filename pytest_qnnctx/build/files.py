@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_qnnctx.build.calibration_inputs import listed_files
-from pytest_qnnctx.build.lfs import refuse_pointer
 from pytest_qnnctx.build.onnx_file import external_data, load_model, may_have_external_data
+from pytest_qnnctx.build.pins.lfs import refuse_pointer
+from pytest_qnnctx.build.quantize.calibration_inputs import listed_files
 from pytest_qnnctx.errors import UsageError
 from pytest_qnnctx.model import Model
 

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from pytest_qnnctx.build.compiled_graph import float_ops, read_compiled_graphs
-from pytest_qnnctx.build.diagnosis import diagnose, last_errors, plain_log
 from pytest_qnnctx.build.encodings_check import encodings_use
+from pytest_qnnctx.build.ort_diagnosis import diagnose, last_errors, plain_log
 from pytest_qnnctx.build.toolchain import BuildProduct, BuildRequest, Progress, ToolchainId
 from pytest_qnnctx.errors import BuildFailed, Finding, InfrastructureError, UsageError
 from pytest_qnnctx.model import Model, Target
@@ -81,7 +81,7 @@ class OrtToolchain:
         where the compiler is not there, is killed from outside or runs out of time.
         """
         from pytest_qnnctx.build.onnx_graph import write_for_compiler
-        from pytest_qnnctx.build.prepare import kept_model, prepare
+        from pytest_qnnctx.build.quantize.prepare import kept_model, prepare
 
         self.identify()
         work, model, target = request.workdir, request.model, request.target

@@ -22,7 +22,7 @@ from standin_bench import CONVERTER, GENERATOR, Bench, make_bench
 from standin_sdk import RUNS_FILE, make_sdk, runs, set_quirks
 
 from pytest_qnnctx.boards.staging import StagingArea
-from pytest_qnnctx.build.log_diagnosis import diagnose, stage_failure
+from pytest_qnnctx.build.logs.diagnosis import diagnose, stage_failure
 from pytest_qnnctx.build.stage import StageRun
 from pytest_qnnctx.cli_common import open_workbench
 from pytest_qnnctx.config import Settings

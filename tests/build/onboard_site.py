@@ -11,7 +11,7 @@ from typing import Any
 from qairt_project import QCS6490
 
 from pytest_qnnctx.boards.staging import StagingArea
-from pytest_qnnctx.build.onboard_toolchain import OnboardToolchain
+from pytest_qnnctx.build.onboard.toolchain import OnboardToolchain
 from pytest_qnnctx.build.toolchain import BuildBoard, BuildProduct, BuildRequest
 from pytest_qnnctx.config import Settings
 from pytest_qnnctx.hosts.host import Completed, Host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from pytest_qnnctx.build.manifest import Manifest, Pin, PinnedBinary, Source
+from pytest_qnnctx.build.pins.manifest import Manifest, Pin, PinnedBinary, Source
 from pytest_qnnctx.model import EncodingsUse, Model, Provenance, Target
 
 V68 = Target("QCS6490", "v68", 93, 2, has_float=False)

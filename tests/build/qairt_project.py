@@ -18,7 +18,7 @@ if _STANDIN not in sys.path:
 
 from standin_sdk import make_sdk  # noqa: E402
 
-from pytest_qnnctx.build.qairt_toolchain import QairtToolchain  # noqa: E402
+from pytest_qnnctx.build.qairt.toolchain import QairtToolchain  # noqa: E402
 from pytest_qnnctx.build.toolchain import BuildProduct, BuildRequest  # noqa: E402
 from pytest_qnnctx.config import Settings  # noqa: E402
 from pytest_qnnctx.model import Model, Target  # noqa: E402

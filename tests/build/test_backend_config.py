@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_qnnctx.build.backend_config import (
+from pytest_qnnctx.build.qairt.backend_config import (
     CompileOptions,
     compile_options,
     graph_name,

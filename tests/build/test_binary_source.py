@@ -13,10 +13,10 @@ import pytest
 from loopback_store import serving
 from pin_samples import BINARY, pointer, sha256
 
-from pytest_qnnctx.build.binary_source import MissingInStoreError, fetch_binary
-from pytest_qnnctx.build.manifest import PinnedBinary
-from pytest_qnnctx.build.store_errors import explain
-from pytest_qnnctx.build.store_place import StorePlace, parse_store
+from pytest_qnnctx.build.pins.binary_source import MissingInStoreError, fetch_binary
+from pytest_qnnctx.build.pins.manifest import PinnedBinary
+from pytest_qnnctx.build.pins.store_errors import explain
+from pytest_qnnctx.build.pins.store_place import StorePlace, parse_store
 from pytest_qnnctx.errors import InfrastructureError, ProductFailure, UsageError
 
 PINNED = PinnedBinary("net.bin", sha256(BINARY), len(BINARY))
@@ -243,9 +243,9 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(tmp_path, url, 
         import sys
         sys.modules[sys.argv[2]] = None  # as if it were not installed
         from pathlib import Path
-        from pytest_qnnctx.build.binary_source import fetch_binary
-        from pytest_qnnctx.build.manifest import PinnedBinary
-        from pytest_qnnctx.build.store_place import parse_store
+        from pytest_qnnctx.build.pins.binary_source import fetch_binary
+        from pytest_qnnctx.build.pins.manifest import PinnedBinary
+        from pytest_qnnctx.build.pins.store_place import parse_store
         from pytest_qnnctx.errors import InfrastructureError
         place = parse_store(sys.argv[1], Path(), "store")
         try:

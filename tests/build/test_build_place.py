@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_qnnctx.build.build_place import Deadline, LocalPlace, RemotePlace
+from pytest_qnnctx.build.qairt.place import Deadline, LocalPlace, RemotePlace
 from pytest_qnnctx.errors import InfrastructureError
 from pytest_qnnctx.hosts.local import LocalHost
 

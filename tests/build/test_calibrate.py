@@ -6,8 +6,8 @@ import pytest
 from htp_compile import compile_for_v68, needs_compiler
 from quantized_networks import Network, run_all, samples_for, wide_network
 
-from pytest_qnnctx.build.calibrate import observe_ranges, quantize_with_calibration
-from pytest_qnnctx.build.simplify import simplify
+from pytest_qnnctx.build.quantize.calibrate import observe_ranges, quantize_with_calibration
+from pytest_qnnctx.build.quantize.simplify import simplify
 from pytest_qnnctx.errors import BuildFailed, InfrastructureError
 
 

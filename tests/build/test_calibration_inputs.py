@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_qnnctx.build.calibration_inputs import (
+from pytest_qnnctx.build.quantize.calibration_inputs import (
     calibration_sha256,
     listed_files,
     load_calibration,

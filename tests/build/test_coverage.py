@@ -10,12 +10,12 @@ import pytest
 from htp_compile import V68, V73
 from quantized_networks import Network, derive_encodings, wide_network
 
-from pytest_qnnctx.build.coverage import Coverage, check_coverage, require_coverage
-from pytest_qnnctx.build.encoding_sources import closest
-from pytest_qnnctx.build.encodings import VERSIONS, parse_encodings
-from pytest_qnnctx.build.graph import view
 from pytest_qnnctx.build.onnx_file import load_model
-from pytest_qnnctx.build.simplify import simplify
+from pytest_qnnctx.build.quantize.coverage import Coverage, check_coverage, require_coverage
+from pytest_qnnctx.build.quantize.encoding_sources import closest
+from pytest_qnnctx.build.quantize.encodings import VERSIONS, parse_encodings
+from pytest_qnnctx.build.quantize.graph import view
+from pytest_qnnctx.build.quantize.simplify import simplify
 from pytest_qnnctx.errors import ProductFailure
 
 AIMET = Path(__file__).parent.parent / "data" / "aimet"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_qnnctx.build.diagnosis import diagnose, last_errors, plain_log, unsupported_nodes
+from pytest_qnnctx.build.ort_diagnosis import diagnose, last_errors, plain_log, unsupported_nodes
 from pytest_qnnctx.model import Target
 
 V68 = Target("QCS6490", "v68", 93, 2, has_float=False)

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_qnnctx.build.compiled_graph import float_ops
-from pytest_qnnctx.build.dlc_info import like_expected, parse_dlc_info
-from pytest_qnnctx.build.expected import ExpectedEncoding
+from pytest_qnnctx.build.qairt.dlc_info import like_expected, parse_dlc_info
+from pytest_qnnctx.build.quantize.expected import ExpectedEncoding
 
 HEAD = """DLC info of: /somewhere/net.dlc
 Model Version: N/A

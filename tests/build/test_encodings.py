@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_qnnctx.build.encodings import VERSIONS, parse_encodings
+from pytest_qnnctx.build.quantize.encodings import VERSIONS, parse_encodings
 from pytest_qnnctx.errors import ProductFailure, UsageError
 
 AIMET = Path(__file__).parent.parent / "data" / "aimet"

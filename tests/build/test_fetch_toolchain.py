@@ -13,13 +13,13 @@ from loopback_store import serving
 from pin_samples import BINARY, V68, manifest_of, pin_of, pointer, provenance, sha256
 
 from pytest_qnnctx.build.builder import build_artifact, read_sources
-from pytest_qnnctx.build.calibration_inputs import calibration_sha256
-from pytest_qnnctx.build.fetch_toolchain import FetchToolchain
 from pytest_qnnctx.build.files import model_files
-from pytest_qnnctx.build.manifest import change_manifest, write_manifest
 from pytest_qnnctx.build.ort_toolchain import OrtToolchain
-from pytest_qnnctx.build.pinning import model_of_pin, pin_of_artifact, put_pin
-from pytest_qnnctx.build.publish import publish
+from pytest_qnnctx.build.pins.manifest import change_manifest, write_manifest
+from pytest_qnnctx.build.pins.pinning import model_of_pin, pin_of_artifact, put_pin
+from pytest_qnnctx.build.pins.publish import publish
+from pytest_qnnctx.build.pins.toolchain import FetchToolchain
+from pytest_qnnctx.build.quantize.calibration_inputs import calibration_sha256
 from pytest_qnnctx.build.store import Store
 from pytest_qnnctx.config import Settings
 from pytest_qnnctx.errors import Finding, InfrastructureError, ProductFailure, UsageError

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_qnnctx.build import file_hashes
-from pytest_qnnctx.build.file_hashes import HashMemory
+from pytest_qnnctx.build.pins import file_hashes
+from pytest_qnnctx.build.pins.file_hashes import HashMemory
 
 
 def sha256(path: Path) -> str:
@@ -136,7 +136,7 @@ def test_what_another_process_learnt_is_kept(settled, tmp_path):
 def test_many_processes_at_once_leave_a_whole_file(settled, tmp_path):
     code = (
         "import sys; from pathlib import Path\n"
-        "from pytest_qnnctx.build.file_hashes import HashMemory\n"
+        "from pytest_qnnctx.build.pins.file_hashes import HashMemory\n"
         "for _ in range(30):\n"
         "    memory = HashMemory(Path(sys.argv[1]))\n"
         "    memory.sha256_of(Path(sys.argv[2])); memory._learnt = dict(memory._known)\n"

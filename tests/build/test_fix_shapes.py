@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper
 from quantized_networks import Network
 
-from pytest_qnnctx.build.graph import view
 from pytest_qnnctx.build.onnx_file import load_model
-from pytest_qnnctx.build.shapes import fix_shapes, is_static
+from pytest_qnnctx.build.quantize.graph import view
+from pytest_qnnctx.build.quantize.shapes import fix_shapes, is_static
 from pytest_qnnctx.errors import ProductFailure, UsageError
 
 

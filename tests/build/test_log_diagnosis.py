@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_qnnctx.build.log_diagnosis import (
+from pytest_qnnctx.build.logs.diagnosis import (
     ddr_summaries,
     diagnose,
     exit_text,
     last_useful_lines,
     stage_failure,
 )
-from pytest_qnnctx.build.log_rules import RULES
+from pytest_qnnctx.build.logs.rules import RULES
 from pytest_qnnctx.build.stage import StageRun
 from pytest_qnnctx.errors import BuildFailed, Finding, InfrastructureError
 from pytest_qnnctx.model import Target

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_qnnctx.build.log_diagnosis import diagnose
-from pytest_qnnctx.build.log_rules import FAMILIES, RULES, Rule
+from pytest_qnnctx.build.logs.diagnosis import diagnose
+from pytest_qnnctx.build.logs.rules import FAMILIES, RULES, Rule
 from pytest_qnnctx.build.stage import StageRun
 from pytest_qnnctx.model import Target
 

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pin_samples import BINARY, V68, manifest_of, model_in, pin_of, pointer, provenance
 
-from pytest_qnnctx.build.manifest import (
+from pytest_qnnctx.build.pins.manifest import (
     Manifest,
     change_manifest,
     read_manifest,
     write_manifest,
 )
-from pytest_qnnctx.build.manifest_text import parse, pin_sha256, render
-from pytest_qnnctx.build.pinning import pin_of_artifact, put_pin
+from pytest_qnnctx.build.pins.manifest_text import parse, pin_sha256, render
+from pytest_qnnctx.build.pins.pinning import pin_of_artifact, put_pin
 from pytest_qnnctx.errors import InfrastructureError, UsageError
 from pytest_qnnctx.model import Artifact
 
@@ -70,7 +70,7 @@ def test_pins_put_in_by_many_processes_are_all_there(tmp_path):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\nfrom pin_samples import model_in, pin_of\n"
-        "from pytest_qnnctx.build.manifest import change_manifest\n"
+        "from pytest_qnnctx.build.pins.manifest import change_manifest\n"
         "folder = Path(sys.argv[2])\n"
         "for number in range(8):\n"
         "    pin = pin_of(model_in(folder / 'models', f'{sys.argv[3]}{number}'), folder)\n"

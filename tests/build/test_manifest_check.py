@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from pin_samples import BINARY, manifest_of, pointer
 
-from pytest_qnnctx.build.file_hashes import HashMemory
-from pytest_qnnctx.build.manifest_check import check_manifest
+from pytest_qnnctx.build.pins.file_hashes import HashMemory
+from pytest_qnnctx.build.pins.manifest_check import check_manifest
 from pytest_qnnctx.errors import InfrastructureError
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_qnnctx.build.model_library import find_model_library
+from pytest_qnnctx.build.onboard.model_library import find_model_library
 from pytest_qnnctx.errors import InfrastructureError, UsageError
 from pytest_qnnctx.model import Model
 

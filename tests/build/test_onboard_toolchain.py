@@ -16,7 +16,7 @@ from qairt_project import QCS6490, V237, encodings, network
 from standin_sdk import make_model_library, make_sdk, runs, set_quirks
 
 from pytest_qnnctx.binary.reader import read_binary
-from pytest_qnnctx.build.onboard_toolchain import GENERATOR
+from pytest_qnnctx.build.onboard.toolchain import GENERATOR
 from pytest_qnnctx.build.toolchain import BuildRequest
 from pytest_qnnctx.errors import BuildFailed, InfrastructureError, UsageError
 from pytest_qnnctx.hosts.local import LocalHost

@@ -12,8 +12,8 @@ from onnx import external_data_helper, numpy_helper
 from quantized_networks import Network, wide_network
 
 from pytest_qnnctx.build.files import model_files
-from pytest_qnnctx.build.graph import view
 from pytest_qnnctx.build.onnx_file import load_model, save_model
+from pytest_qnnctx.build.quantize.graph import view
 from pytest_qnnctx.errors import ProductFailure, QnnctxError, UsageError
 from pytest_qnnctx.model import Model
 

@@ -17,8 +17,8 @@ from quantized_networks import (
     write_pair,
 )
 
-from pytest_qnnctx.build.expected import read_expected
-from pytest_qnnctx.build.prepare import ExpectedEncoding, prepare
+from pytest_qnnctx.build.quantize.expected import read_expected
+from pytest_qnnctx.build.quantize.prepare import ExpectedEncoding, prepare
 from pytest_qnnctx.errors import ProductFailure, UsageError
 from pytest_qnnctx.model import EncodingsUse, Model
 

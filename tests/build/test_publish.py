@@ -8,8 +8,8 @@ import pytest
 from loopback_store import serving
 from pin_samples import BINARY, pointer, provenance, sha256
 
-from pytest_qnnctx.build.publish import is_writable_directory, publish
-from pytest_qnnctx.build.store_place import parse_store
+from pytest_qnnctx.build.pins.publish import is_writable_directory, publish
+from pytest_qnnctx.build.pins.store_place import parse_store
 from pytest_qnnctx.errors import InfrastructureError
 from pytest_qnnctx.model import Artifact
 

@@ -13,7 +13,7 @@ from qairt_project import V237, Project, make_project, network, samples
 from standin_sdk import runs, set_quirks
 
 from pytest_qnnctx.binary.reader import read_binary
-from pytest_qnnctx.build.qairt_toolchain import QairtToolchain
+from pytest_qnnctx.build.qairt.toolchain import QairtToolchain
 from pytest_qnnctx.errors import InfrastructureError, QnnctxError
 from pytest_qnnctx.hosts.host import Completed, Host
 from pytest_qnnctx.hosts.local import LocalHost

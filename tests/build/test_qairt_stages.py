@@ -9,7 +9,7 @@ import onnx
 import pytest
 from qairt_project import QCS6490, Project, samples
 
-from pytest_qnnctx.build.qairt_inputs import gather_inputs
+from pytest_qnnctx.build.qairt.inputs import gather_inputs
 from pytest_qnnctx.errors import BuildFailed, InfrastructureError, QnnctxError
 from pytest_qnnctx.model import Model
 

@@ -10,9 +10,9 @@ from htp_compile import V68, V73, compile_for_v68, needs_compiler
 from onnx import TensorProto, helper, numpy_helper
 from quantized_networks import Network, derive_encodings, samples_for, wide_network, write_pair
 
-from pytest_qnnctx.build.encodings import VERSIONS
-from pytest_qnnctx.build.expected import read_expected
-from pytest_qnnctx.build.prepare import prepare
+from pytest_qnnctx.build.quantize.encodings import VERSIONS
+from pytest_qnnctx.build.quantize.expected import read_expected
+from pytest_qnnctx.build.quantize.prepare import prepare
 from pytest_qnnctx.errors import ProductFailure
 from pytest_qnnctx.model import Model
 

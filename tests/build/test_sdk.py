@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_qnnctx.build.build_place import Deadline, LocalPlace
-from pytest_qnnctx.build.sdk import find_sdk
-from pytest_qnnctx.build.sdk_script import tool_script
-from pytest_qnnctx.build.sdk_shell import SdkShell
+from pytest_qnnctx.build.qairt.place import Deadline, LocalPlace
+from pytest_qnnctx.build.qairt.script import tool_script
+from pytest_qnnctx.build.qairt.sdk import find_sdk
+from pytest_qnnctx.build.qairt.shell import SdkShell
 from pytest_qnnctx.errors import InfrastructureError
 from pytest_qnnctx.hosts.local import LocalHost
 from pytest_qnnctx.model import Target

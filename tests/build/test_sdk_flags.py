@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_qnnctx.build.qairt_plan import plan_flags
-from pytest_qnnctx.build.sdk_flags import (
+from pytest_qnnctx.build.qairt.flags import (
     CONVERTER,
     GENERATOR,
     QUANTIZER,
     ToolHelp,
     wants_one,
 )
+from pytest_qnnctx.build.qairt.plan import plan_flags
 from pytest_qnnctx.errors import InfrastructureError
 from pytest_qnnctx.model import Model
 

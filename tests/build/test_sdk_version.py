@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_qnnctx.build.sdk_version import version_from_text, version_from_yaml, version_tuple
+from pytest_qnnctx.build.qairt.version import version_from_text, version_from_yaml, version_tuple
 
 
 @pytest.mark.parametrize(

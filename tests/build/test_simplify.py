@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper
 from quantized_networks import Network, run_all, samples_for, wide_network
 
-from pytest_qnnctx.build.encoding_entries import Encoding
-from pytest_qnnctx.build.graph import view
-from pytest_qnnctx.build.simplify import simplify
+from pytest_qnnctx.build.quantize.encoding_entries import Encoding
+from pytest_qnnctx.build.quantize.graph import view
+from pytest_qnnctx.build.quantize.simplify import simplify
 
 
 def ops(model):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_qnnctx.build.store_place import parse_store, scrub, shown
+from pytest_qnnctx.build.pins.store_place import parse_store, scrub, shown
 from pytest_qnnctx.errors import UsageError
 
 BASE = Path("/project")

@@ -124,7 +124,7 @@ def _load(source: Path) -> ModelProto:
 
 def _dynamic(model: ModelProto, given: list[list[str]]) -> str:
     """The error for what has no fixed shape; shapes that are ``given`` are put in."""
-    from pytest_qnnctx.build.shapes import fix_shapes, input_shapes
+    from pytest_qnnctx.build.quantize.shapes import fix_shapes, input_shapes
 
     wanted = {name: tuple(int(n) for n in dims.split(",")) for name, dims in given}
     dynamic = [

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from standin_tools import Tool
 
-    from pytest_qnnctx.build.expected import ExpectedEncoding
+    from pytest_qnnctx.build.quantize.expected import ExpectedEncoding
 
 _NO_ENCODING = "No encoding info for this tensor"
 _HEADERS = ("Id", "Name", "Type", "Inputs", "Outputs", "Out Dims", "Runtimes", "Parameters")
@@ -123,7 +123,7 @@ class _Content:
     """The graph without its Q/DQ nodes: tensors have their own names and integer types."""
 
     def __init__(self, model: ModelProto) -> None:
-        from pytest_qnnctx.build.expected import DEQUANTIZE, QUANTIZE, read_expected
+        from pytest_qnnctx.build.quantize.expected import DEQUANTIZE, QUANTIZE, read_expected
 
         graph = model.graph
         self._origin = _origins(model)
@@ -237,7 +237,7 @@ def _encoding_text(encoding: ExpectedEncoding) -> list[str]:
 
 def _origins(model: ModelProto) -> dict[str, str]:
     """Quantized and de-quantized tensor -> the name that the tensor itself has."""
-    from pytest_qnnctx.build.expected import DEQUANTIZE, QUANTIZE
+    from pytest_qnnctx.build.quantize.expected import DEQUANTIZE, QUANTIZE
 
     graph = model.graph
     ends = {o.name for o in graph.output}
@@ -266,8 +266,8 @@ def _with_fused(
     What an op gives to the Relu or Clip that is fused into it is quantized as the latter is; a bias
     has 32 bits and the scale of input times weight.
     """
-    from pytest_qnnctx.build.expected import ExpectedEncoding
     from pytest_qnnctx.build.onnx_graph import float_nodes, name_nodes
+    from pytest_qnnctx.build.quantize.expected import ExpectedEncoding
 
     named = type(model)()
     named.CopyFrom(model)

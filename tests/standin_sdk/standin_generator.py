@@ -261,7 +261,7 @@ def _validation_failed(ops: Collection[tuple[str, str]]) -> None:
 
 
 def _refused(log: str, floating: Collection[tuple[str, str]], options: Options) -> None:
-    from pytest_qnnctx.build.diagnosis import plain_log, unsupported_nodes
+    from pytest_qnnctx.build.ort_diagnosis import plain_log, unsupported_nodes
 
     del floating, options
     ops = unsupported_nodes(plain_log(log))

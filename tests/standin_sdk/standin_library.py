@@ -42,7 +42,7 @@ def make_model_library(
     from standin_compile import Options, compile_model
 
     from pytest_qnnctx.build.onnx_graph import write_for_compiler
-    from pytest_qnnctx.build.prepare import prepare
+    from pytest_qnnctx.build.quantize.prepare import prepare
     from pytest_qnnctx.model import Model, Target
 
     where.mkdir(parents=True, exist_ok=True)

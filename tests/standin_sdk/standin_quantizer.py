@@ -121,7 +121,7 @@ def _error(message: str) -> int:
 
 
 def _is_quantized(dlc: Dlc) -> bool:
-    from pytest_qnnctx.build.expected import is_qdq
+    from pytest_qnnctx.build.quantize.expected import is_qdq
 
     return is_qdq(dlc.model())
 
@@ -159,7 +159,7 @@ class _Job:
     def _by_encodings(self, source: Path) -> ModelProto:
         import onnx
 
-        from pytest_qnnctx.build.prepare import prepare
+        from pytest_qnnctx.build.quantize.prepare import prepare
         from pytest_qnnctx.errors import ProductFailure
         from pytest_qnnctx.model import Model
 
@@ -180,11 +180,11 @@ class _Job:
         """Quantize what has encodings and leave the rest float."""
         import onnx
 
-        from pytest_qnnctx.build.coverage import check_coverage
-        from pytest_qnnctx.build.encodings import parse_encodings
-        from pytest_qnnctx.build.graph import view
-        from pytest_qnnctx.build.qdq import insert_qdq
-        from pytest_qnnctx.build.simplify import simplify
+        from pytest_qnnctx.build.quantize.coverage import check_coverage
+        from pytest_qnnctx.build.quantize.encodings import parse_encodings
+        from pytest_qnnctx.build.quantize.graph import view
+        from pytest_qnnctx.build.quantize.qdq import insert_qdq
+        from pytest_qnnctx.build.quantize.simplify import simplify
 
         proto = onnx.load(str(source))
         given = parse_encodings(encodings)
@@ -197,11 +197,11 @@ class _Job:
         import onnx
         from onnx import helper
 
-        from pytest_qnnctx.build.calibrate import quantize_with_calibration
-        from pytest_qnnctx.build.calibration_inputs import load_calibration
         from pytest_qnnctx.build.onnx_file import save_model
-        from pytest_qnnctx.build.shapes import input_shapes
-        from pytest_qnnctx.build.simplify import simplify
+        from pytest_qnnctx.build.quantize.calibrate import quantize_with_calibration
+        from pytest_qnnctx.build.quantize.calibration_inputs import load_calibration
+        from pytest_qnnctx.build.quantize.shapes import input_shapes
+        from pytest_qnnctx.build.quantize.simplify import simplify
 
         assert self._list is not None
         proto = onnx.load(str(source))

@@ -14,7 +14,7 @@ import pytest
 from standin_sdk import make_sdk
 
 import pytest_qnnctx
-from pytest_qnnctx.build.manifest import Manifest, Pin, PinnedBinary, Source, write_manifest
+from pytest_qnnctx.build.pins.manifest import Manifest, Pin, PinnedBinary, Source, write_manifest
 from pytest_qnnctx.model import Provenance
 
 pytestmark = pytest.mark.skipif(

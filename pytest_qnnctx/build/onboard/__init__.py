@@ -1,0 +1,1 @@
+"""The classic route: a model library compiled on the board."""

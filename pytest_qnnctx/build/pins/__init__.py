@@ -1,0 +1,1 @@
+"""Binaries that are pinned by hash: the manifest, where they are kept, and fetching them."""

@@ -1,0 +1,1 @@
+"""From a model with encodings or calibration inputs to the quantized ONNX."""
