@@ -2,7 +2,7 @@
 
 The SDK drops encodings that match no tensor without a word, and leaves tensors without any in
 float. So the encodings are held against the model here first (the package ``quantize``), although
-the SDK applies them itself. Dynamic shapes are fixed here too: every version of the SDK takes such a model.
+the SDK applies them itself. Dynamic shapes are fixed here too: every version takes such a model.
 """
 
 from __future__ import annotations
