@@ -150,11 +150,23 @@ def _check(arguments: argparse.Namespace) -> int:
         for drift in drifts:
             print(drift.message)
         if drifts:
-            say(
-                f"{len(drifted)} of {len(pins)} pins no longer agree with their files; if that is "
-                "wanted: qnnctx build --update-manifest"
-            )
+            say(f"{len(drifted)} of {len(pins)} pins no longer agree with their files")
+            if all(drift.kind == "source_changed" for drift in drifts):
+                say("if that is wanted: qnnctx build --update-manifest")
+        else:
+            say(f"{_counted(len(pins))} unchanged{_unasked(manifest)}")
     return EXIT_PRODUCT if drifts else 0
+
+
+def _counted(pins: int) -> str:
+    return "1 pin is" if pins == 1 else f"{pins} pins are"
+
+
+def _unasked(manifest: Manifest) -> str:
+    """A store behind a URL is asked when a binary is fetched: the check costs no network."""
+    if manifest.store is None or manifest.store.directory is not None:
+        return ""
+    return f" (the store {manifest.store} was not asked)"
 
 
 def _pins_of(manifest: Manifest, model: Path | None) -> Sequence[Pin]:

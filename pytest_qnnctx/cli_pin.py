@@ -64,6 +64,7 @@ def repin_all(arguments: argparse.Namespace, publish_to: str | None) -> int:
     workbench, path = _open(arguments)
     job = _Pinning(workbench, read_manifest(path), publish_to)
     failed: list[str] = []
+    absent: list[str] = []
     for pin in sorted(job.manifest.pins.values(), key=lambda pin: pin.name):
         target = target_of(pin.soc, pin.htp_arch)
         if job.workbench.settings.board is not None and target != job.workbench.target:
@@ -73,17 +74,19 @@ def repin_all(arguments: argparse.Namespace, publish_to: str | None) -> int:
             model = model_of_pin(job.manifest, pin)
         except UsageError as error:
             say(f"{pin.name} stays as it is: {error.what}")
+            absent.append(pin.name)
             continue
         try:
             print(job.pin(model, target).path)
         except ProductFailure as error:
             say(str(error))
             failed.append(pin.name)
-    if failed:
+    if failed or absent:
         raise ProductFailure(
-            f"{len(failed)} of {len(job.manifest.pins)} pins could not be renewed and stay as they "
-            f"are: {', '.join(failed)}",
-            next_step="see above for each",
+            f"{len(failed + absent)} of {len(job.manifest.pins)} pins could not be renewed and "
+            f"stay as they are: {', '.join(failed + absent)}",
+            next_step="see above for each; a pin whose model is gone for good is removed from "
+            f"{path.name} by hand, a moved file is pinned again with MODEL",
         )
     return 0
 

@@ -40,7 +40,8 @@ def describe_toolchain(workbench: Workbench) -> str:
         found = choice.toolchain.identify()
     except QnnctxError as error:
         return f"none: {error.what}"
-    return f"{found.name} {found.version}, QNN {found.qnn_version} ({choice.reason})"
+    qnn = f", QNN {found.qnn_version}" if found.qnn_version else ""
+    return f"{found.name} {found.version}{qnn} ({choice.reason})"
 
 
 def session_record(workbench: Workbench, tests: Sequence[TestRecord]) -> SessionRecord:

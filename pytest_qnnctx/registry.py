@@ -27,7 +27,7 @@ class Registry:
 
     def __init__(self, hook: Any, settings: Settings) -> None:
         self._hook = hook
-        self._settings = settings
+        self.settings = settings
         self._toolchains: tuple[tuple[int, ...], dict[str, Toolchain]] | None = None
 
     @property
@@ -49,7 +49,7 @@ class Registry:
         hook = self._hook.pytest_qnnctx_toolchains
         offering = tuple(id(one.plugin) for one in hook.get_hookimpls())
         if self._toolchains is None or self._toolchains[0] != offering:
-            found = self._named("pytest_qnnctx_toolchains", settings=self._settings)
+            found = self._named("pytest_qnnctx_toolchains", settings=self.settings)
             self._toolchains = offering, found
         return self._toolchains[1]
 

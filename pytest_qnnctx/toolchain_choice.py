@@ -9,7 +9,7 @@ built before comes from the cache as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_qnnctx.errors import InfrastructureError, QnnctxError, UsageError
@@ -42,7 +42,11 @@ def session_choice(registry: Registry, name: str) -> Choice:
     """
     if name != AUTO:
         return Choice(registry.toolchain(name), f"asked for: {name}")
-    return best_at_hand(registry.toolchains)
+    best = best_at_hand(registry.toolchains)
+    manifest = registry.settings.manifest
+    if manifest is None:
+        return best
+    return replace(best, reason=f"{best.reason}; what {manifest.name} pins is taken from there")
 
 
 def best_at_hand(toolchains: Mapping[str, Toolchain]) -> Choice:

@@ -47,7 +47,9 @@ class Workbench:
         """Raise UsageError for what would stop every test: told before anything runs."""
         _ = self.boards, self.cache_dir
         with suppress(InfrastructureError):  # each test that needs a binary will tell it
-            _ = self.toolchain
+            chosen = self.toolchain.toolchain
+            if chosen is not None:
+                chosen.identify()
 
     @cached_property
     def inventory(self) -> Inventory:

@@ -49,9 +49,7 @@ def _onnx_files(path: Path, role: str, data_role: str) -> Mapping[str, Path]:
 
 def _existing(path: Path, what: str) -> Path:
     if not path.is_file():
-        raise UsageError(
-            f"the {what} {path} does not exist", next_step="check the qnn_model marker"
-        )
+        raise UsageError(f"the {what} {path} does not exist", next_step="check its path")
     refuse_pointer(path, what)
     return path
 

@@ -64,9 +64,9 @@ def test_the_manifest_says_what_was_built(pinned):
     assert str(pinned) not in (pinned / "qnnctx.lock").read_text()
 
 
-def test_check_is_silent_and_0_when_nothing_changed(project):
+def test_check_says_so_and_0_when_nothing_changed(project):
     done = build(project, "--check")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "qnnctx: 1 pin is unchanged\n")
     done = build(project, "--check", "tiny.onnx", "--json")
     told = json.loads(done.stdout)
     assert told["unchanged"] is True
@@ -159,7 +159,8 @@ def test_a_pin_whose_files_are_gone_stays_and_is_told(project):
     (project / "tiny_1.0.0.encodings").unlink()
     before = (project / "qnnctx.lock").read_text()
     done = build(project, "--update-manifest")
-    assert done.returncode == 0
+    assert done.returncode == 1
+    assert "1 of 1 pins could not be renewed" in done.stderr
     assert f"{NAME} stays as it is" in done.stderr
     assert (project / "qnnctx.lock").read_text() == before
 

@@ -90,8 +90,8 @@ def _other_bytes(place: StorePlace, binary: PinnedBinary, got: _Got) -> QnnctxEr
         f"{where} is not the binary that is pinned: it was replaced or damaged ({size} bytes, "
         f"sha256 {got.sha256[:12]}..., where {binary.size_bytes}, {binary.sha256[:12]}..., are "
         "pinned)",
-        next_step="find out who changed it and put the pinned one back; if the change is wanted, "
-        "run qnnctx build --update-manifest",
+        next_step="find out who changed it, and put the pinned one back; or delete it there, and "
+        "publish it anew with qnnctx build --update-manifest",
     )
 
 

@@ -26,7 +26,10 @@ _SOC, _ARCH, _QUANTIZATION = (
 )
 #: A name of a file in a store is part of a URL, so what has a meaning there is left out.
 _NO_FILE_NAME = re.compile(r'[\x00-\x1f\x7f\\:?#%*"<>|\[\]]')
-_REPIN = "run qnnctx build --update-manifest, and edit no pin by hand"
+_RESTORE = (
+    "restore it from version control; or delete it, and pin each model again: "
+    "qnnctx build MODEL --board NAME --update-manifest"
+)
 
 
 def parse(content: bytes, path: Path) -> Manifest:
@@ -99,7 +102,7 @@ class _At:
     path: Path
     pin: str = ""
 
-    def fail(self, why: str, next_step: str = _REPIN) -> NoReturn:
+    def fail(self, why: str, next_step: str = _RESTORE) -> NoReturn:
         pin = f" pin '{self.pin}':" if self.pin else ""
         raise UsageError(f"the manifest {self.path}:{pin} {why}", next_step=next_step)
 

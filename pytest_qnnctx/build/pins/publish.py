@@ -105,8 +105,13 @@ def _to_url(source: Path, place: StorePlace, binary: PinnedBinary, progress: Pro
         raise
     except Exception as error:  # each file system behind fsspec raises kinds of its own
         trouble = explain(error, place.scheme, where)
+        takes_none = ""
+        if place.scheme in ("http", "https"):
+            takes_none = "see whether this server takes uploads (PUT); if not, publish to a "
+            takes_none += "directory and copy that there; else "
         raise InfrastructureError(
-            f"could not publish {where}: {trouble.what}", next_step=trouble.next_step
+            f"could not publish {where}: {trouble.what}",
+            next_step=takes_none + trouble.next_step,
         ) from None
     if not _is_there(place, binary, progress):
         raise InfrastructureError(
