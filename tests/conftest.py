@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,14 @@ pytest_plugins = ["pytester"]
 HERE = Path(__file__).parent
 # Any test may use the stand-in SDK.
 sys.path.insert(0, str(HERE / "standin_sdk"))
+
+
+def pytest_configure() -> None:
+    """A job in the background is started with these ignored, and whatever it starts inherits it."""
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    for number, handler in defaults.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
